@@ -1,0 +1,14 @@
+// Headwise: multi-head attention. The only header a user includes.
+#ifndef HEADWISE_HEADWISE_H_
+#define HEADWISE_HEADWISE_H_
+
+#include "headwise/attention.h"
+#include "headwise/config.h"
+#include "headwise/info.h"
+#include "headwise/linear.h"
+#include "headwise/multi_head_attention.h"
+#include "headwise/status.h"
+#include "headwise/tensor_view.h"
+#include "headwise/workspace.h"
+
+#endif  // HEADWISE_HEADWISE_H_
