@@ -50,9 +50,13 @@ function ownerIsGone(lockDir) {
   return age > STALE_MS;
 }
 
-/** Runs work() while this process alone holds the lock `name`. A lock of a dead owner is taken over. */
-export async function withLock(name, work) {
-  const lockDir = join(cacheRoot(), 'locks', name);
+/** Runs work() while this process alone holds the lock of cache entry `name`. */
+export function withLock(name, work) {
+  return lockFolder(join(cacheRoot(), 'locks', name), name, work);
+}
+
+/** Runs work() while this process alone holds the folder lockDir. A lock of a dead owner is taken over. */
+export async function lockFolder(lockDir, name, work) {
   mkdirSync(dirname(lockDir), { recursive: true });
   for (let told = false; ;) {
     try {
@@ -60,8 +64,8 @@ export async function withLock(name, work) {
       break;
     } catch (error) {
       if (error.code !== 'EEXIST') {
-        throw new SetupError(`cannot write to the cache folder ${cacheRoot()}: ${error.message}`,
-          'make it writable, or set XDG_CACHE_HOME to a folder that is');
+        throw new SetupError(`cannot make ${lockDir}: ${error.message}`,
+          'make its folder writable (for the cache, XDG_CACHE_HOME may name another)');
       }
     }
     if (ownerIsGone(lockDir)) {
@@ -70,13 +74,13 @@ export async function withLock(name, work) {
       try {
         renameSync(lockDir, grave);
         rmSync(grave, { recursive: true, force: true });
-        say('cache', `took over the lock "${name}" of a process that is gone`);
+        say('cache', `took over the lock of ${name}: its process is gone`);
       } catch {
         // Somebody else took it.
       }
       continue;
     }
-    if (!told) say('cache', `waiting for another run that is laying "${name}"`);
+    if (!told) say('cache', `waiting for another run that works on ${name}`);
     told = true;
     await new Promise((resolve) => setTimeout(resolve, 500));
   }
