@@ -1,0 +1,41 @@
+// Attention in float64 with plain loops: what every kernel is compared with.
+// It reads like the formulas and knows nothing of tiles, chunks or vectors.
+#ifndef HEADWISE_REFERENCE_ATTENTION_H_
+#define HEADWISE_REFERENCE_ATTENTION_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "headwise/attention.h"
+#include "headwise/tensor_view.h"
+
+namespace headwise {
+namespace reference {
+
+struct AttentionResult {
+  size_t batch = 0;
+  size_t heads = 0;
+  size_t rows = 0;    // L
+  size_t keys = 0;    // S
+  size_t v_cols = 0;  // Dv
+
+  // [B, H, L, S]: scale * q.k + bias; -infinity where the query may not look.
+  std::vector<double> scores;
+  std::vector<double> weights;           // [B, H, L, S]
+  std::vector<double> averaged_weights;  // [B, L, S]
+  std::vector<double> output;            // [B, H, L, Dv]
+  std::vector<double> lse;               // [B, H, L]
+};
+
+// T: float, or double for sizes that are themselves results. The arguments
+// must be valid: nothing is checked here.
+template <typename T>
+AttentionResult ScaledDotProductAttention(const HeadsView<const T>& query,
+                                          const HeadsView<const T>& key,
+                                          const HeadsView<const T>& value,
+                                          const AttentionOptions& options);
+
+}  // namespace reference
+}  // namespace headwise
+
+#endif  // HEADWISE_REFERENCE_ATTENTION_H_
