@@ -42,8 +42,9 @@ template <typename T>
 HeadsView<T> Heads(double offset, double batch, double heads, double rows,
                    double cols, double batch_stride, double head_stride,
                    double row_stride) {
-  return {At<T>(offset), Size(batch),        Size(heads),       Size(rows),
-          Size(cols),    Size(batch_stride), Size(head_stride), Size(row_stride)};
+  return {At<T>(offset),     Size(batch),     Size(heads),
+          Size(rows),        Size(cols),      Size(batch_stride),
+          Size(head_stride), Size(row_stride)};
 }
 
 template <typename T>
@@ -69,8 +70,7 @@ AttentionOptions Options(const AttentionBlock& call) {
   options.query_lengths = At<const int32_t>(call.queryLengths);
   options.causal = static_cast<Causal>(static_cast<int>(call.causal));
   options.query_offsets = At<const int32_t>(call.queryOffsets);
-  options.empty_rows =
-      static_cast<EmptyRows>(static_cast<int>(call.emptyRows));
+  options.empty_rows = static_cast<EmptyRows>(static_cast<int>(call.emptyRows));
   return options;
 }
 
@@ -98,9 +98,8 @@ int Attend(double block) {
 
 int ReserveAttention(double query_length, double key_length, double head_dim,
                      double v_head_dim) {
-  return Keep(SharedWorkspace().Reserve(
-      AttentionWorkspaceBytes(Size(query_length), Size(key_length),
-                              Size(head_dim), Size(v_head_dim))));
+  return Keep(SharedWorkspace().Reserve(AttentionWorkspaceBytes(
+      Size(query_length), Size(key_length), Size(head_dim), Size(v_head_dim))));
 }
 
 // ------------------------------------------------------ MultiHeadAttention
@@ -154,9 +153,8 @@ int Forward(const MultiHeadAttention& self, double block) {
   const AttentionBlock& c = *At<const AttentionBlock>(block);
   const Config& config = self.config();
   ForwardOutputs outputs;
-  outputs.output =
-      Rows<float>(c.output, c.batch, c.queryLength, config.out_dim,
-                  c.outputBatchStride, c.outputRowStride);
+  outputs.output = Rows<float>(c.output, c.batch, c.queryLength, config.out_dim,
+                               c.outputBatchStride, c.outputRowStride);
   outputs.weights_kind =
       static_cast<WeightsKind>(static_cast<int>(c.weightsKind));
   outputs.weights = At<float>(c.weights);
@@ -182,7 +180,8 @@ std::unique_ptr<Linear> CreateLinear(double in_features, double out_features,
 }
 
 int SetLinearWeights(Linear& self, double weight, double bias) {
-  return Keep(self.SetWeights({At<const float>(weight), At<const float>(bias)}));
+  return Keep(
+      self.SetWeights({At<const float>(weight), At<const float>(bias)}));
 }
 
 int GetLinearWeights(const Linear& self, double weight, double bias) {

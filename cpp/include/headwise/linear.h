@@ -32,15 +32,20 @@ class Linear {
   // from `seed`. Zero widths are refused.
   static Status Create(size_t in_features, size_t out_features, bool bias,
                        uint64_t seed, std::unique_ptr<Linear>* out);
+  // A layer with these weights; it has a bias if one is given.
+  static Status FromWeights(const LinearWeights& weights, size_t in_features,
+                            size_t out_features, std::unique_ptr<Linear>* out);
   ~Linear();
 
-  // Copies and packs. A bias must be given exactly when the layer has one.
+  // Copies and packs; on an error the old weights stay. A bias must be given
+  // exactly when the layer has one.
   Status SetWeights(const LinearWeights& weights);
   Status GetWeights(const LinearWeightsOut& weights) const;
 
   // input [B, rows, in] -> output [B, rows, out]. Must not overlap.
   Status Forward(const TensorView<const float>& input,
                  const TensorView<float>& output, Workspace* workspace) const;
+  // Scratch of a call with `rows` rows in all batch entries.
   size_t WorkspaceBytes(size_t rows) const;
 
   size_t in_features() const;

@@ -63,8 +63,8 @@ class MultiHeadAttention {
   Status Forward(const TensorView<const float>& query,
                  const TensorView<const float>& key,
                  const TensorView<const float>& value,
-                 const AttentionOptions& options,
-                 const ForwardOutputs& outputs, Workspace* workspace) const;
+                 const AttentionOptions& options, const ForwardOutputs& outputs,
+                 Workspace* workspace) const;
 
   // The configuration with all defaults filled in.
   const Config& config() const { return config_; }

@@ -53,10 +53,10 @@ class [[nodiscard]] Status {
 }  // namespace headwise
 
 // Returns from the enclosing function when `expression` is not ok.
-#define HEADWISE_RETURN_IF_ERROR(expression)                     \
-  do {                                                           \
-    const ::headwise::Status headwise_status_ = (expression);    \
-    if (!headwise_status_.ok()) return headwise_status_;         \
+#define HEADWISE_RETURN_IF_ERROR(expression)                  \
+  do {                                                        \
+    const ::headwise::Status headwise_status_ = (expression); \
+    if (!headwise_status_.ok()) return headwise_status_;      \
   } while (false)
 
 #endif  // HEADWISE_STATUS_H_

@@ -50,14 +50,14 @@ struct HeadsView {
   // Memory order [B, H, L, D], as PyTorch's and ONNX's functional attention.
   static HeadsView HeadsFirst(T* data, size_t batch, size_t heads, size_t rows,
                               size_t cols) {
-    return {data, batch, heads,       rows,
-            cols, heads * rows * cols, rows * cols, cols};
+    return {data,        batch, heads, rows, cols, heads * rows * cols,
+            rows * cols, cols};
   }
   // Memory order [B, L, H, D]: heads side by side, as a projection makes them.
   static HeadsView HeadsLast(T* data, size_t batch, size_t heads, size_t rows,
                              size_t cols) {
-    return {data, batch, heads,       rows,
-            cols, heads * rows * cols, cols, heads * cols};
+    return {data, batch,       heads, rows, cols, heads * rows * cols,
+            cols, heads * cols};
   }
 
   T* Row(size_t b, size_t head, size_t row) const {

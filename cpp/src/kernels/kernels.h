@@ -1,0 +1,133 @@
+// Every kernel in plain C++: pointers, sizes, strides. Each call picks the
+// best instruction set of the machine natively; on WASM there is one.
+#ifndef HEADWISE_SRC_KERNELS_KERNELS_H_
+#define HEADWISE_SRC_KERNELS_KERNELS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace headwise {
+namespace kernels {
+
+// Rows of a tile: the 4 of the 4 x 8 microkernel. 8 accumulators of 4 lanes
+// leave room for operands in the 15 vector registers V8 can use; 6 x 8 spills
+// and falls to half the speed (tests/bench measures the one in use).
+inline constexpr size_t kTileRows = 4;
+// Keys of a chunk. Each chunk's maximum, sum and weighted sum are computed
+// from scratch and merged left to right, so the bits of a row do not depend on
+// how many chunks a call happened to look at.
+inline constexpr size_t kChunk = 128;
+// Query rows that share a pass over the keys: a chunk of 128 keys and values
+// of 64 floats (64 KiB) stays in the second-level cache while 16 tiles use it.
+inline constexpr size_t kQueryBlock = 64;
+
+// Columns of a packed panel: two vectors of the instruction set in use.
+size_t PanelWidth();
+
+// ------------------------------------------------------------------ pack.cc
+
+// rows x cols of `source`, times `scale`, into tiles [ceil(rows / 4)][cols][4];
+// rows beyond the end are zeros.
+void PackTiles(const float* source, size_t row_stride, size_t rows, size_t cols,
+               float scale, float* tiles);
+
+// n rows of `source`, each `depth` long, into panels of PanelWidth() rows:
+// [ceil(n / width)][depth][width]. This is the right-hand side of A B^T: a
+// weight [out, in], or keys [S, D].
+void PackPanels(const float* source, size_t row_stride, size_t n, size_t depth,
+                float* panels);
+// The inverse, dense rows.
+void UnpackPanels(const float* panels, size_t n, size_t depth, float* rows);
+
+// n rows of `source` (at most kChunk), each `cols` long, into column panels
+// [ceil(cols / width)][n][width]: the right-hand side of P V. Returns whether
+// any value is NaN or infinite.
+bool PackValues(const float* source, size_t row_stride, size_t n, size_t cols,
+                float* panels);
+
+// ---------------------------------------------------------------- matmul.cc
+
+// c[i, j] = bias[j] + sum over k, in rising order, of a[i, k] * b[j, k].
+struct MatMulArgs {
+  const float* tiles = nullptr;  // a: PackTiles, rows x depth
+  size_t rows = 0;
+  size_t depth = 0;
+  const float* panels = nullptr;  // b: PackPanels, cols x depth
+  const float* bias = nullptr;    // padded to whole panels
+  size_t cols = 0;
+  float* c = nullptr;
+  size_t c_stride = 0;
+};
+void MatMul(const MatMulArgs& args);
+
+// ------------------------------------------------------------- attention.cc
+
+// A mask over [rows, keys] of one batch entry and head, first key = anchor.
+template <typename T>
+struct MaskRows {
+  const T* data = nullptr;  // null: none
+  size_t row_stride = 0;
+  size_t key_stride = 0;  // 0: one value for all keys of a row
+};
+
+// One block of query rows of one head against all keys of its key/value head.
+struct AttentionArgs {
+  // Keys from the anchor to the last valid one.
+  size_t key_count = 0;
+  const float* key_panels = nullptr;         // PackPanels over all keys
+  const float* value_panels = nullptr;       // PackValues, chunk after chunk
+  const uint8_t* chunk_nonfinite = nullptr;  // PackValues' answers
+  size_t head_dim = 0;
+  size_t v_head_dim = 0;
+
+  // Queries, already scaled: PackTiles, rows x head_dim. rows <= kQueryBlock.
+  const float* query_tiles = nullptr;
+  size_t rows = 0;
+  // Keys [begin, end) that row i may see by position, relative to the anchor.
+  // An empty range: begin == end == 0.
+  const size_t* begin = nullptr;
+  const size_t* end = nullptr;
+
+  MaskRows<uint8_t> attend;   // 0 hides
+  MaskRows<uint8_t> padding;  // 1 hides
+  MaskRows<float> bias;       // added; -infinity hides
+
+  // Scratch: kTileRows * kChunk floats; rows * RoundUp(v_head_dim, width)
+  // floats.
+  float* scores = nullptr;
+  float* sums = nullptr;
+
+  // Results. maximum[i] and total[i]: of the scores a row sees, and the sum of
+  // exp(score - maximum); total 0 where it sees none.
+  float* maximum = nullptr;
+  float* total = nullptr;
+  float* output = nullptr;  // row i at output + i * output_stride
+  size_t output_stride = 0;
+  // Written to the output of rows that see no key.
+  float empty_value = 0.0f;
+};
+
+// output = softmax(scores) V, one pass.
+void Attend(const AttentionArgs& args);
+
+// The weights of the same rows, from maximum and total as Attend left them:
+// row i at weights + i * weights_stride, key_count values. `accumulate` adds
+// to what is there.
+void AttentionWeights(const AttentionArgs& args, float* weights,
+                      size_t weights_stride, bool accumulate);
+
+// --------------------------------------------------------------- targets.cc
+
+const char* TargetName();
+
+// For tests: run a chosen instruction set. Indices count the ones compiled in;
+// UseTestTarget answers false where the machine lacks it.
+size_t TestTargetCount();
+const char* TestTargetName(size_t index);
+bool UseTestTarget(size_t index);
+void UseBestTarget();
+
+}  // namespace kernels
+}  // namespace headwise
+
+#endif  // HEADWISE_SRC_KERNELS_KERNELS_H_

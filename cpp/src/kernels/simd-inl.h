@@ -1,0 +1,75 @@
+// Our own vector primitives: the only file that knows relaxed SIMD or where
+// Highway's versions differ. No #include guard but Highway's toggle: it is
+// read once per instruction set.
+#if defined(HEADWISE_KERNELS_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEADWISE_KERNELS_SIMD_INL_H_
+#undef HEADWISE_KERNELS_SIMD_INL_H_
+#else
+#define HEADWISE_KERNELS_SIMD_INL_H_
+#endif
+
+#include <cstddef>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace headwise {
+namespace kernels {
+namespace HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using FloatTag = hn::ScalableTag<float>;
+
+// a * b + c. Highway's own multiplies, then adds, on every WASM: it does not
+// know relaxed SIMD. In the plain WASM build two roundings are what makes the
+// bits equal in every engine.
+template <class V>
+HWY_INLINE V MulAdd(V a, V b, V c) {
+#if HWY_TARGET == HWY_WASM && defined(__wasm_relaxed_simd__)
+  return V(wasm_f32x4_relaxed_madd(a.raw, b.raw, c.raw));
+#else
+  return hn::MulAdd(a, b, c);
+#endif
+}
+
+// exp(x) for x <= 0 (or NaN, which stays NaN), within 1.2e-7 relative; results
+// below the smallest normal float become 0. exp(0) is exactly 1.
+//
+// x = n ln 2 + r with |r| <= ln 2 / 2, exp(x) = 2^n exp(r). Adding and
+// subtracting 1.5 * 2^23 rounds to an integer and leaves it in the low bits
+// of the sum, ready to be shifted into the exponent: a rounding and a
+// conversion instruction cost several times as much in the WASM engines.
+// exp(r): a polynomial of degree 6 from our own Remez iteration with the
+// first two coefficients fixed at 1, relative error 3.1e-9.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V ExpNonPositive(D d, V x) {
+  const hn::RebindToSigned<D> di;
+  const V magic = hn::Set(d, 12582912.0f);
+  const V shifted = MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
+  const V n = hn::Sub(shifted, magic);
+  // ln 2 in two parts; n times the first is exact.
+  V r = MulAdd(n, hn::Set(d, -0.693359375f), x);
+  r = MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
+  V p = hn::Set(d, 0.00138145986467f);
+  p = MulAdd(p, r, hn::Set(d, 0.00836871687973f));
+  p = MulAdd(p, r, hn::Set(d, 0.0416683880453f));
+  p = MulAdd(p, r, hn::Set(d, 0.166665206317f));
+  p = MulAdd(p, r, hn::Set(d, 0.499999934478f));
+  const V one = hn::Set(d, 1.0f);
+  p = MulAdd(p, r, one);
+  p = MulAdd(p, r, one);
+  const V power =
+      hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)),
+                             hn::BitCast(di, one)));
+  const V result = hn::Mul(p, power);
+  // log of the smallest normal float. A NaN compares false and stays.
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365447505531f)), result);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kernels
+}  // namespace headwise
+HWY_AFTER_NAMESPACE();
+
+#endif  // HEADWISE_KERNELS_SIMD_INL_H_
