@@ -20,6 +20,10 @@ endif()
 # would follow nor anything of Node.
 set(HEADWISE_WASM_MODULE_LINK_OPTIONS
   -O3
+  # At the link, too: they choose the flavour of Embind's own library, which
+  # names types differently without RTTI.
+  -fno-exceptions
+  -fno-rtti
   -lembind
   -sMODULARIZE
   -sEXPORT_ES6
