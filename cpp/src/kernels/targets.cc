@@ -1,9 +1,9 @@
 // Which instruction sets there are, and which one runs.
-#include "hwy/targets.h"
-
-#include "hwy/highway.h"
-#include "kernels/kernels.h"
 #include "kernels/target_policy.h"
+// After target_policy.h.
+#include "hwy/highway.h"
+#include "hwy/targets.h"
+#include "kernels/kernels.h"
 
 namespace headwise {
 namespace kernels {
