@@ -1,0 +1,241 @@
+#include "attention_case.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+#include "headwise/workspace.h"
+#include "tolerance.h"
+
+namespace headwise {
+namespace {
+
+const char* Name(Causal causal) {
+  switch (causal) {
+    case Causal::kNone:
+      return "none";
+    case Causal::kStart:
+      return "start";
+    case Causal::kEnd:
+      return "end";
+  }
+  return "?";
+}
+
+template <typename T>
+const T* DataOrNull(const std::vector<T>& values) {
+  return values.empty() ? nullptr : values.data();
+}
+
+template <typename T>
+void Describe(std::ostream& out, const char* name, const MaskData<T>& mask) {
+  if (mask.data.empty()) return;
+  out << ", " << name << " [" << mask.batch << ", " << mask.heads << ", "
+      << mask.rows << ", " << mask.keys << "]";
+}
+
+void Describe(std::ostream& out, const char* name,
+              const std::vector<int32_t>& values) {
+  if (values.empty()) return;
+  out << ", " << name << " " << testing::PrintToString(values);
+}
+
+// An array with NaN around it.
+class Guarded {
+ public:
+  explicit Guarded(size_t size) : tensor_(1, 1, size) {}
+  float* data() { return tensor_.out().data; }
+  std::vector<float> Values() const { return tensor_.Dense(); }
+  bool intact() const { return tensor_.GuardsIntact(); }
+
+ private:
+  Tensor tensor_;
+};
+
+}  // namespace
+
+AttentionCase::AttentionCase(size_t batch_in, size_t heads_in,
+                             size_t kv_heads_in, size_t rows_in, size_t keys_in,
+                             size_t head_dim_in, size_t v_head_dim_in,
+                             Layout layout, size_t pad)
+    : batch(batch_in),
+      heads(heads_in),
+      kv_heads(kv_heads_in),
+      rows(rows_in),
+      keys(keys_in),
+      head_dim(head_dim_in),
+      v_head_dim(v_head_dim_in),
+      out_layout(layout),
+      out_pad(pad),
+      query(layout, batch, heads, rows, head_dim, pad),
+      key(layout, batch, kv_heads, keys, head_dim, pad),
+      value(layout, batch, kv_heads, keys, v_head_dim, pad) {}
+
+void AttentionCase::Fill(Random* random, float spread) {
+  query.FillUniform(random, -spread, spread);
+  key.FillUniform(random, -spread, spread);
+  value.FillUniform(random, -1.0f, 1.0f);
+}
+
+AttentionOptions AttentionCase::Options() const {
+  AttentionOptions options;
+  options.scale = scale;
+  options.attend_mask = attend.view();
+  options.attn_bias = bias.view();
+  options.key_padding_mask = DataOrNull(padding);
+  options.key_lengths = DataOrNull(key_lengths);
+  options.query_lengths = DataOrNull(query_lengths);
+  options.query_offsets = DataOrNull(query_offsets);
+  options.causal = causal;
+  options.empty_rows = empty_rows;
+  return options;
+}
+
+std::string AttentionCase::Describe() const {
+  std::ostringstream out;
+  out << "B " << batch << ", H " << heads << ", Hkv " << kv_heads << ", L "
+      << rows << ", S " << keys << ", D " << head_dim << ", Dv " << v_head_dim
+      << ", causal " << Name(causal);
+  if (scale.has_value()) out << ", scale " << *scale;
+  headwise::Describe(out, "attend_mask", attend);
+  headwise::Describe(out, "attn_bias", bias);
+  if (!padding.empty()) out << ", key_padding_mask";
+  headwise::Describe(out, "key_lengths", key_lengths);
+  headwise::Describe(out, "query_lengths", query_lengths);
+  headwise::Describe(out, "query_offsets", query_offsets);
+  return out.str();
+}
+
+AttentionCase ListCase(const std::vector<float>& query,
+                       const std::vector<float>& key,
+                       const std::vector<float>& value) {
+  AttentionCase test(1, 1, 1, query.size(), key.size(), 1, 1);
+  test.query.SetDense(query);
+  test.key.SetDense(key);
+  test.value.SetDense(value);
+  test.scale = 1.0f;
+  return test;
+}
+
+AttentionRun Run(const AttentionCase& test) {
+  AttentionRun run;
+  Workspace workspace;
+  const Status reserved = workspace.Reserve(AttentionWorkspaceBytes(
+      test.rows, test.keys, test.head_dim, test.v_head_dim));
+  EXPECT_TRUE(reserved.ok()) << reserved.message();
+  const size_t rows = test.batch * test.heads * test.rows;
+  for (const WeightsKind kind :
+       {WeightsKind::kNone, WeightsKind::kPerHead, WeightsKind::kAveraged}) {
+    HeadsTensor output(test.out_layout, test.batch, test.heads, test.rows,
+                       test.v_head_dim, test.out_pad);
+    Guarded lse(rows);
+    Guarded weights(kind == WeightsKind::kNone ? 0
+                    : kind == WeightsKind::kPerHead
+                        ? rows * test.keys
+                        : test.batch * test.rows * test.keys);
+    if (workspace.bytes() != 0) {
+      std::memset(workspace.data(), 0xFF, workspace.bytes());  // NaN
+    }
+    AttentionOutputs outputs;
+    outputs.output = output.out();
+    outputs.weights_kind = kind;
+    outputs.weights = kind == WeightsKind::kNone ? nullptr : weights.data();
+    outputs.lse = lse.data();
+    run.status = ScaledDotProductAttention(test.query.in(), test.key.in(),
+                                           test.value.in(), test.Options(),
+                                           outputs, &workspace);
+    EXPECT_TRUE(output.GuardsIntact()) << "written outside the output";
+    EXPECT_TRUE(lse.intact()) << "written outside the LSE";
+    EXPECT_TRUE(weights.intact()) << "written outside the weights";
+    if (!run.status.ok()) return run;
+    if (kind == WeightsKind::kNone) {
+      run.output = output.Dense();
+      run.lse = lse.Values();
+      continue;
+    }
+    EXPECT_TRUE(SameBits(run.output, output.Dense()))
+        << "the output depends on whether weights are asked for";
+    EXPECT_TRUE(SameBits(run.lse, lse.Values()))
+        << "the LSE depends on whether weights are asked for";
+    (kind == WeightsKind::kPerHead ? run.weights : run.averaged_weights) =
+        weights.Values();
+  }
+  return run;
+}
+
+reference::AttentionResult RunOracle(const AttentionCase& test) {
+  return reference::ScaledDotProductAttention(test.query.in(), test.key.in(),
+                                              test.value.in(), test.Options());
+}
+
+void ExpectMatchesOracle(const AttentionCase& test) {
+  ExpectMatchesOracle(test, Run(test));
+}
+
+void ExpectMatchesOracle(const AttentionCase& test, const AttentionRun& run) {
+  SCOPED_TRACE(test.Describe());
+  ASSERT_TRUE(run.status.ok()) << run.status.message();
+  const reference::AttentionResult expected = RunOracle(test);
+  const AttentionBounds bounds =
+      BoundAttention(test.query.in(), test.key.in(), test.value.in(),
+                     test.Options(), expected);
+  EXPECT_TRUE(AllWithin(run.output, expected.output, bounds.output))
+      << "output";
+  EXPECT_TRUE(AllWithin(run.weights, expected.weights, bounds.weights))
+      << "weights per head";
+  EXPECT_TRUE(AllWithin(run.averaged_weights, expected.averaged_weights,
+                        bounds.averaged_weights))
+      << "averaged weights";
+  EXPECT_TRUE(AllWithin(run.lse, expected.lse, bounds.lse)) << "LSE";
+}
+
+void PoisonHidden(AttentionCase* test, Random* random) {
+  const float poisons[] = {kNan, kInf, -kInf};
+  const reference::AttentionResult seen = RunOracle(*test);
+  const size_t group = test->heads / test->kv_heads;
+  for (size_t b = 0; b < test->batch; ++b) {
+    for (size_t kv = 0; kv < test->kv_heads; ++kv) {
+      for (size_t j = 0; j < test->keys; ++j) {
+        bool visible = false;
+        for (size_t h = kv * group; h < (kv + 1) * group; ++h) {
+          for (size_t i = 0; i < test->rows; ++i) {
+            const size_t row = (b * test->heads + h) * test->rows + i;
+            visible |= seen.scores[row * test->keys + j] !=
+                       -std::numeric_limits<double>::infinity();
+          }
+        }
+        if (visible) continue;
+        for (size_t d = 0; d < test->head_dim; ++d) {
+          test->key.At(b, kv, j, d) = poisons[random->Between(0, 2)];
+        }
+        for (size_t d = 0; d < test->v_head_dim; ++d) {
+          test->value.At(b, kv, j, d) = poisons[random->Between(0, 2)];
+        }
+      }
+    }
+  }
+}
+
+void AddRandomAttendMask(AttentionCase* test, Random* random, unsigned bits,
+                         double keep) {
+  test->attend = BroadcastMask<uint8_t>(*test, bits);
+  test->attend.data.resize(test->attend.size());
+  for (uint8_t& value : test->attend.data) {
+    // Anything but 0 attends.
+    value = random->Chance(keep)
+                ? static_cast<uint8_t>(random->Chance(0.9) ? 1 : 255)
+                : 0;
+  }
+}
+
+void AddRandomBias(AttentionCase* test, Random* random, unsigned bits,
+                   double hide) {
+  test->bias = BroadcastMask<float>(*test, bits);
+  test->bias.data.resize(test->bias.size());
+  for (float& value : test->bias.data) {
+    value = random->Chance(hide) ? -kInf : random->Uniform(-3.0f, 3.0f);
+  }
+}
+
+}  // namespace headwise

@@ -1,0 +1,127 @@
+// One call of ScaledDotProductAttention with everything it needs: made by
+// hand or at random, run, and compared with the float64 oracle.
+#ifndef HEADWISE_TESTS_CPP_ATTENTION_CASE_H_
+#define HEADWISE_TESTS_CPP_ATTENTION_CASE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "headwise/attention.h"
+#include "headwise/status.h"
+#include "reference/attention.h"
+#include "test_util.h"
+
+namespace headwise {
+
+// A mask or bias of its own shape, each size 1 or the full one.
+template <typename T>
+struct MaskData {
+  std::vector<T> data;  // empty: no mask
+  size_t batch = 1;
+  size_t heads = 1;
+  size_t rows = 1;
+  size_t keys = 1;
+
+  size_t size() const { return batch * heads * rows * keys; }
+  MaskView<T> view() const {
+    MaskView<T> view;
+    view.data = data.empty() ? nullptr : data.data();
+    view.batch = batch;
+    view.heads = heads;
+    view.rows = rows;
+    view.keys = keys;
+    return view;
+  }
+};
+
+// Results in logical order, whatever layout they were written in.
+struct AttentionRun {
+  Status status;
+  std::vector<float> output;            // [B, H, L, Dv]
+  std::vector<float> weights;           // [B, H, L, S]
+  std::vector<float> averaged_weights;  // [B, L, S]
+  std::vector<float> lse;               // [B, H, L]
+};
+
+struct AttentionCase {
+  AttentionCase() = default;
+  AttentionCase(size_t batch, size_t heads, size_t kv_heads, size_t rows,
+                size_t keys, size_t head_dim, size_t v_head_dim,
+                Layout layout = Layout::kHeadsFirst, size_t pad = 0);
+  // Uniform numbers everywhere.
+  void Fill(Random* random, float spread = 1.0f);
+
+  // Views into this object, which must outlive them.
+  AttentionOptions Options() const;
+  // What a failing test prints.
+  std::string Describe() const;
+
+  size_t batch = 1;
+  size_t heads = 1;
+  size_t kv_heads = 1;
+  size_t rows = 1;
+  size_t keys = 1;
+  size_t head_dim = 1;
+  size_t v_head_dim = 1;
+  Layout out_layout = Layout::kHeadsFirst;
+  size_t out_pad = 0;
+
+  HeadsTensor query;
+  HeadsTensor key;
+  HeadsTensor value;
+
+  std::optional<float> scale;
+  MaskData<uint8_t> attend;
+  MaskData<float> bias;
+  std::vector<uint8_t> padding;
+  std::vector<int32_t> key_lengths;
+  std::vector<int32_t> query_lengths;
+  std::vector<int32_t> query_offsets;
+  Causal causal = Causal::kNone;
+  EmptyRows empty_rows = EmptyRows::kZero;
+};
+
+// batch 1, one head, head width 1, scale 1: plain lists, as the rows of
+// numbers in public bug reports are written.
+AttentionCase ListCase(const std::vector<float>& query,
+                       const std::vector<float>& key,
+                       const std::vector<float>& value);
+
+// Runs the core three times: without weights, per head and averaged. Checks
+// that the output does not depend on which, that nothing is written outside
+// the results, and that scratch memory full of NaN does not matter.
+AttentionRun Run(const AttentionCase& test);
+
+reference::AttentionResult RunOracle(const AttentionCase& test);
+
+// Output, both kinds of weights and LSE within tolerance.h.
+void ExpectMatchesOracle(const AttentionCase& test);
+void ExpectMatchesOracle(const AttentionCase& test, const AttentionRun& run);
+
+// NaN, +infinity and -infinity into every key and value that no query sees.
+void PoisonHidden(AttentionCase* test, Random* random);
+
+// Masks of one shape for [batch, heads, rows, keys]; `bits` 0..15 says which
+// sizes are full.
+template <typename T>
+MaskData<T> BroadcastMask(const AttentionCase& test, unsigned bits) {
+  MaskData<T> mask;
+  mask.batch = (bits & 8) != 0 ? test.batch : 1;
+  mask.heads = (bits & 4) != 0 ? test.heads : 1;
+  mask.rows = (bits & 2) != 0 ? test.rows : 1;
+  mask.keys = (bits & 1) != 0 ? test.keys : 1;
+  return mask;
+}
+
+void AddRandomAttendMask(AttentionCase* test, Random* random, unsigned bits,
+                         double keep);
+// Numbers, and -infinity with probability `hide`.
+void AddRandomBias(AttentionCase* test, Random* random, unsigned bits,
+                   double hide);
+
+}  // namespace headwise
+
+#endif  // HEADWISE_TESTS_CPP_ATTENTION_CASE_H_
