@@ -1,0 +1,86 @@
+// Every suite of `npm test`, in order. To add one, add an entry:
+//   id        for --only
+//   title     the line in the closing table
+//   needs     what prepare.mjs makes first
+//   command   (reportFile) => [program, ...arguments]
+//   parse     one of parsers.mjs, called with { reportFile, output }
+//   absent    optional: () => a sentence when the suite cannot run here (its subject is not in this clone)
+//   progress  optional: turns an output line into a short progress text
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { BUILD, ROOT } from '../../cpp/toolchain/paths.mjs';
+import { parseClosingLine, parseGtest, parseTap, parseVitest } from './parsers.mjs';
+
+const node = process.execPath;
+const CONFORMANCE = join(ROOT, '..', 'shared', 'conformance');
+
+// (module (func (result v128) … f32x4.relaxed_madd)): engines without relaxed SIMD reject it.
+const RELAXED_PROBE = new Uint8Array([
+  0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 19, 1, 17, 0, 65, 0, 253, 17, 65, 0, 253, 17,
+  65, 0, 253, 17, 253, 133, 2, 11,
+]);
+// Node 20 has relaxed SIMD, but behind a flag.
+const relaxedFlags = WebAssembly.validate(RELAXED_PROBE) ? [] : ['--experimental-wasm-relaxed-simd'];
+
+const gtestProgress = (line) => /^\[ RUN +\] (.*)/.exec(line)?.[1];
+
+function gtest(id, title, build, program, { flags = [] } = {}) {
+  const path = join(BUILD, build, 'tests/cpp', program);
+  return {
+    id,
+    title,
+    needs: [build],
+    command: (reportFile) =>
+      [...(program.endsWith('.js') ? [node, ...flags] : []), path, `--gtest_output=json:${reportFile}`],
+    parse: parseGtest,
+    progress: gtestProgress,
+  };
+}
+
+function vitest(id, title, project, needs) {
+  return {
+    id,
+    title,
+    needs,
+    command: (reportFile) => [node, join(ROOT, 'node_modules/vitest/vitest.mjs'), 'run', '--config',
+      'tests/vitest.config.mjs', '--project', project, '--reporter=default', '--reporter=json',
+      `--outputFile.json=${reportFile}`],
+    parse: parseVitest,
+    progress: (line) => /^\s*[✓❯×] (.*)/u.exec(line)?.[1],
+  };
+}
+
+function conformance(id, title, needs, flags) {
+  return {
+    id,
+    title,
+    needs,
+    absent: () => existsSync(CONFORMANCE) ? undefined
+      : 'the public cases (../shared/conformance) are not beside this clone',
+    command: () => [node, join(ROOT, 'tests/conformance/run.mjs'), ...flags],
+    parse: parseClosingLine,
+  };
+}
+
+const ownTests = () => readdirSync(join(ROOT, 'tests/lib')).filter((name) => name.endsWith('.test.mjs')).sort()
+  .map((name) => join(ROOT, 'tests/lib', name));
+
+export const SUITES = [
+  {
+    id: 'setup',
+    title: 'set-up and build tests',
+    needs: ['native'],
+    command: () => [node, '--test', '--test-reporter=tap', ...ownTests()],
+    parse: parseTap,
+    progress: (line) => /^\s*# Subtest: (.*)/.exec(line)?.[1],
+  },
+  gtest('native', 'native tests', 'native', 'headwise_tests'),
+  gtest('wasm', 'WASM tests, shipped archive', 'wasm-simd', 'headwise_tests.js'),
+  gtest('wasm-all-targets', 'WASM tests, every target', 'wasm-simd', 'headwise_tests_all_targets.js'),
+  gtest('wasm-relaxed', 'WASM tests, relaxed SIMD', 'wasm-relaxed', 'headwise_tests.js', { flags: relaxedFlags }),
+  conformance('conformance', 'conformance, JavaScript', ['package'], []),
+  conformance('conformance-native', 'conformance, native', ['native'], ['--native']),
+  vitest('web', 'package tests, sources', 'web', ['package']),
+  vitest('package', 'package tests, tarball', 'package', ['package']),
+  vitest('browser', 'browser tests', 'browser', ['package', 'demo', 'chromium']),
+];
