@@ -72,7 +72,13 @@ template <typename T>
 T* At(double offset) {
   return reinterpret_cast<T*>(static_cast<uintptr_t>(offset));
 }
-inline size_t Size(double value) { return static_cast<size_t>(value); }
+// What no size_t holds becomes SIZE_MAX, which every check refuses; a plain
+// cast would wrap 2^32 to 0 where a size_t has 32 bits.
+inline size_t Size(double value) {
+  constexpr double kEnd = static_cast<double>(SIZE_MAX) + 1.0;
+  if (!(value >= 0 && value < kEnd)) return SIZE_MAX;
+  return static_cast<size_t>(value);
+}
 
 }  // namespace bindings
 }  // namespace headwise
