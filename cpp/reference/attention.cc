@@ -58,11 +58,12 @@ template <typename T>
 double Score(const T* query, const T* key, size_t head_dim, double scale,
              double bias) {
   if (bias == -kInfinity) return -kInfinity;
-  double dot = 0.0;
+  double score = 0.0;
   for (size_t d = 0; d < head_dim; ++d) {
-    dot += static_cast<double>(query[d]) * static_cast<double>(key[d]);
+    score +=
+        scale * static_cast<double>(query[d]) * static_cast<double>(key[d]);
   }
-  return scale * dot + bias;
+  return score + bias;
 }
 
 // Weights of one row of scores, and the log of the sum of their exponentials.
@@ -114,10 +115,9 @@ AttentionResult ScaledDotProductAttention(const HeadsView<const T>& query,
   result.output.assign(all_rows * value.cols, 0.0);
   result.lse.assign(all_rows, -kInfinity);
 
-  const double scale =
-      options.scale.has_value()
-          ? static_cast<double>(*options.scale)
-          : 1.0 / std::sqrt(static_cast<double>(query.cols));
+  const double scale = options.scale.has_value()
+                           ? static_cast<double>(*options.scale)
+                           : 1.0 / std::sqrt(static_cast<double>(query.cols));
   const MaskView<float>& bias = options.attn_bias;
 
   for (size_t b = 0; b < query.batch; ++b) {
@@ -147,8 +147,8 @@ AttentionResult ScaledDotProductAttention(const HeadsView<const T>& query,
           for (size_t j = 0; j < keys; ++j) {
             // Left out, not multiplied by 0: 0 * NaN is NaN.
             if (scores[j] == -kInfinity) continue;
-            output[d] += weights[j] *
-                         static_cast<double>(value.Row(b, kv_head, j)[d]);
+            output[d] +=
+                weights[j] * static_cast<double>(value.Row(b, kv_head, j)[d]);
           }
         }
         for (size_t j = 0; j < keys; ++j) {

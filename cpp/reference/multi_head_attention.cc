@@ -47,9 +47,9 @@ MultiHeadAttentionResult MultiHeadAttention(
       }
     }
   }
-  result.output = Linear(
-      TensorView<const double>(result.concat.data(), batch, rows, width),
-      weights.out, config.out_dim);
+  result.output =
+      Linear(TensorView<const double>(result.concat.data(), batch, rows, width),
+             weights.out, config.out_dim);
   return result;
 }
 

@@ -118,7 +118,7 @@ AttentionCase ListCase(const std::vector<float>& query,
   return test;
 }
 
-AttentionRun Run(const AttentionCase& test) {
+AttentionRun RunCore(const AttentionCase& test) {
   AttentionRun run;
   Workspace workspace;
   const Status reserved = workspace.Reserve(AttentionWorkspaceBytes(
@@ -170,7 +170,7 @@ reference::AttentionResult RunOracle(const AttentionCase& test) {
 }
 
 void ExpectMatchesOracle(const AttentionCase& test) {
-  ExpectMatchesOracle(test, Run(test));
+  ExpectMatchesOracle(test, RunCore(test));
 }
 
 void ExpectMatchesOracle(const AttentionCase& test, const AttentionRun& run) {
@@ -236,6 +236,53 @@ void AddRandomBias(AttentionCase* test, Random* random, unsigned bits,
   for (float& value : test->bias.data) {
     value = random->Chance(hide) ? -kInf : random->Uniform(-3.0f, 3.0f);
   }
+}
+
+void AddRandomMasks(AttentionCase* test, Random* random) {
+  const int32_t keys = static_cast<int32_t>(test->keys);
+  const int32_t rows = static_cast<int32_t>(test->rows);
+  if (random->Chance(0.4)) {
+    AddRandomAttendMask(test, random,
+                        static_cast<unsigned>(random->Between(0, 15)),
+                        random->Pick<double>({0.1, 0.5, 0.95}));
+  }
+  if (random->Chance(0.4)) {
+    AddRandomBias(test, random, static_cast<unsigned>(random->Between(0, 15)),
+                  random->Pick<double>({0.0, 0.3}));
+  }
+  if (random->Chance(0.4)) {
+    const double hide = random->Pick<double>({0.1, 0.6});
+    for (size_t n = 0; n < test->batch * test->keys; ++n) {
+      test->padding.push_back(random->Chance(hide) ? 1 : 0);
+    }
+  }
+  for (size_t b = 0; b < test->batch; ++b) {
+    if (b == 0 ? random->Chance(0.4) : !test->key_lengths.empty()) {
+      test->key_lengths.push_back(random->BetweenSigned(0, keys));
+    }
+    if (b == 0 ? random->Chance(0.3) : !test->query_lengths.empty()) {
+      test->query_lengths.push_back(random->BetweenSigned(0, rows));
+    }
+  }
+  switch (random->Between(0, 3)) {
+    case 0:
+      break;
+    case 1:
+      test->causal = Causal::kStart;
+      break;
+    case 2:
+      test->causal = Causal::kEnd;
+      break;
+    case 3:
+      test->causal = Causal::kStart;
+      for (size_t b = 0; b < test->batch; ++b) {
+        test->query_offsets.push_back(
+            random->BetweenSigned(-rows - 3, keys + 3));
+      }
+      break;
+  }
+  if (random->Chance(0.2)) test->empty_rows = EmptyRows::kNan;
+  if (random->Chance(0.2)) test->scale = random->Uniform(-1.0f, 1.0f);
 }
 
 }  // namespace headwise

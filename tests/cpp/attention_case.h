@@ -93,7 +93,7 @@ AttentionCase ListCase(const std::vector<float>& query,
 // Runs the core three times: without weights, per head and averaged. Checks
 // that the output does not depend on which, that nothing is written outside
 // the results, and that scratch memory full of NaN does not matter.
-AttentionRun Run(const AttentionCase& test);
+AttentionRun RunCore(const AttentionCase& test);
 
 reference::AttentionResult RunOracle(const AttentionCase& test);
 
@@ -121,6 +121,8 @@ void AddRandomAttendMask(AttentionCase* test, Random* random, unsigned bits,
 // Numbers, and -infinity with probability `hide`.
 void AddRandomBias(AttentionCase* test, Random* random, unsigned bits,
                    double hide);
+// Masks, lengths and offsets of every kind, each with its own probability.
+void AddRandomMasks(AttentionCase* test, Random* random);
 
 }  // namespace headwise
 

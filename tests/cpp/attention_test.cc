@@ -37,54 +37,6 @@ AttentionCase PickCase(Random* random, size_t rows, size_t keys,
   return test;
 }
 
-// Masks of every kind, each with its own probability.
-void AddRandomMasks(AttentionCase* test, Random* random) {
-  const int32_t keys = static_cast<int32_t>(test->keys);
-  const int32_t rows = static_cast<int32_t>(test->rows);
-  if (random->Chance(0.4)) {
-    AddRandomAttendMask(test, random,
-                        static_cast<unsigned>(random->Between(0, 15)),
-                        random->Pick<double>({0.1, 0.5, 0.95}));
-  }
-  if (random->Chance(0.4)) {
-    AddRandomBias(test, random, static_cast<unsigned>(random->Between(0, 15)),
-                  random->Pick<double>({0.0, 0.3}));
-  }
-  if (random->Chance(0.4)) {
-    const double hide = random->Pick<double>({0.1, 0.6});
-    for (size_t n = 0; n < test->batch * test->keys; ++n) {
-      test->padding.push_back(random->Chance(hide) ? 1 : 0);
-    }
-  }
-  for (size_t b = 0; b < test->batch; ++b) {
-    if (b == 0 ? random->Chance(0.4) : !test->key_lengths.empty()) {
-      test->key_lengths.push_back(random->BetweenSigned(0, keys));
-    }
-    if (b == 0 ? random->Chance(0.3) : !test->query_lengths.empty()) {
-      test->query_lengths.push_back(random->BetweenSigned(0, rows));
-    }
-  }
-  switch (random->Between(0, 3)) {
-    case 0:
-      break;
-    case 1:
-      test->causal = Causal::kStart;
-      break;
-    case 2:
-      test->causal = Causal::kEnd;
-      break;
-    case 3:
-      test->causal = Causal::kStart;
-      for (size_t b = 0; b < test->batch; ++b) {
-        test->query_offsets.push_back(
-            random->BetweenSigned(-rows - 3, keys + 3));
-      }
-      break;
-  }
-  if (random->Chance(0.2)) test->empty_rows = EmptyRows::kNan;
-  if (random->Chance(0.2)) test->scale = random->Uniform(-1.0f, 1.0f);
-}
-
 TEST_P(AttentionTest, EveryHeadWidth) {
   Random random(1);
   std::vector<size_t> widths;
@@ -124,6 +76,8 @@ TEST_P(AttentionTest, ZeroSizes) {
   ExpectMatchesOracle(PickCase(&random, 3, 0, 7, 6));
   ExpectMatchesOracle(PickCase(&random, 0, 0, 7, 6));
   ExpectMatchesOracle(PickCase(&random, 3, 5, 7, 0));
+  // Without a channel every score is 0.
+  ExpectMatchesOracle(PickCase(&random, 3, 5, 0, 6));
 }
 
 // A later chunk's maximum may be above or below what came before.
@@ -203,9 +157,9 @@ TEST_P(AttentionTest, EveryCausalOffset) {
 TEST_P(AttentionTest, OffsetsWithoutCausalHideNothing) {
   Random random(10);
   AttentionCase test = PickCase(&random, 5, 9, 4, 3);
-  const AttentionRun plain = Run(test);
+  const AttentionRun plain = RunCore(test);
   test.query_offsets.assign(test.batch, -3);
-  const AttentionRun run = Run(test);
+  const AttentionRun run = RunCore(test);
   ASSERT_OK(run.status);
   EXPECT_TRUE(SameBits(run.output, plain.output));
 }

@@ -72,12 +72,12 @@ AttentionBounds BoundAttention(const HeadsView<const T>& query,
             const double k = std::abs(double{key.Row(b, kv_head, j)[d]});
             const double dq = ErrorAt(errors.query, b, h, i, d);
             const double dk = ErrorAt(errors.key, b, kv_head, j, d);
-            products += q * k;
-            inherited += dq * k + q * dk + dq * dk;
+            products += scale * q * k;
+            inherited += scale * (dq * k + q * dk + dq * dk);
           }
           // Two more roundings: the scale, and the query times the scale.
-          relative[j] = SumError(query.cols + 2) * scale * products +
-                        scale * inherited + kRoundoff * std::abs(scores[j]) +
+          relative[j] = SumError(query.cols + 2) * products + inherited +
+                        kRoundoff * std::abs(scores[j]) +
                         2.0 * kRoundoff * (maximum - scores[j]);
           mean += weights[j] * relative[j];
         }
