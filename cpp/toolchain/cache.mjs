@@ -73,8 +73,13 @@ export async function lockFolder(lockDir, name, work) {
       const grave = `${lockDir}.stale-${process.pid}-${Date.now()}`;
       try {
         renameSync(lockDir, grave);
-        rmSync(grave, { recursive: true, force: true });
-        say('cache', `took over the lock of ${name}: its process is gone`);
+        if (ownerIsGone(grave)) {
+          rmSync(grave, { recursive: true, force: true });
+          say('cache', `took over the lock of ${name}: its process is gone`);
+        } else {
+          // Another taker was faster and this is its new lock: give it back.
+          renameSync(grave, lockDir);
+        }
       } catch {
         // Somebody else took it.
       }

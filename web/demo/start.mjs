@@ -84,8 +84,10 @@ async function check(base) {
     if (!fetched.has(script)) throw new SetupError(`the page names ${script}, which is not in the build`, 'rebuild');
   }
   const code = [...fetched].filter(([url]) => url.endsWith('.js')).map(([, bytes]) => new TextDecoder().decode(bytes));
-  const named = new Set(code.flatMap((text) =>
-    [...text.matchAll(/[\w./-]*?([\w.-]+\.wasm)\b/g)].map(([, name]) => name)));
+  const namesIn = (pattern) => new Set(code.flatMap((text) => [...text.matchAll(pattern)].map(([, name]) => name)));
+  const named = namesIn(/([\w.-]+\.wasm)\b/g);
+  // With a path, or given to URL(): what the page would really ask for.
+  const asked = namesIn(/(?:\/|new URL\(["'`])([\w.-]+\.wasm)\b/g);
   const wasm = [...fetched].filter(([url]) => url.endsWith('.wasm'));
   if (wasm.length === 0) throw new SetupError('the build holds no .wasm', 'look at web/demo/dist');
   for (const [url, bytes] of wasm) {
@@ -96,7 +98,7 @@ async function check(base) {
     say('check', `${url}: ${bytes.length} bytes, application/wasm`);
   }
   const names = new Set(wasm.map(([url]) => url.split('/').pop()));
-  for (const name of named) {
+  for (const name of asked) {
     if (!names.has(name)) throw new SetupError(`a script names ${name}, which is not served`, 'rebuild the demo');
   }
   say('check', `the page, ${files.length} files and ${wasm.length} WASM modules are served right`);
