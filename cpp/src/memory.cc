@@ -20,9 +20,8 @@ void* AllocateAligned(size_t bytes) {
   constexpr size_t kAlignment = Workspace::kAlignment;
   allocation_count.fetch_add(1, std::memory_order_relaxed);
   if (bytes > allocation_limit.load(std::memory_order_relaxed)) return nullptr;
-  // More than half of the address space can never be one block, and rounding
-  // up must not wrap.
-  if (bytes > SIZE_MAX / 2) return nullptr;
+  // Rounding up must not wrap.
+  if (bytes > SIZE_MAX - kAlignment) return nullptr;
   const size_t rounded = RoundUp(bytes == 0 ? 1 : bytes, kAlignment);
 #if defined(_WIN32)
   return _aligned_malloc(rounded, kAlignment);

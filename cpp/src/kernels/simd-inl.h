@@ -11,6 +11,7 @@
 #include <cstddef>
 
 #include "hwy/highway.h"
+#include "kernels/exp_table.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headwise {
@@ -40,31 +41,27 @@ HWY_INLINE V MulAdd(V a, V b, V c) {
 // subtracting 1.5 * 2^23 rounds to an integer and leaves it in the low bits
 // of the sum, ready to be shifted into the exponent: a rounding and a
 // conversion instruction cost several times as much in the WASM engines.
-// exp(r): a polynomial of degree 6 from our own Remez iteration with the
-// first two coefficients fixed at 1, relative error 3.1e-9.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpNonPositive(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const V magic = hn::Set(d, 12582912.0f);
-  const V shifted = MulAdd(x, hn::Set(d, 1.44269504088896341f), magic);
-  const V n = hn::Sub(shifted, magic);
-  // ln 2 in two parts; n times the first is exact.
-  V r = MulAdd(n, hn::Set(d, -0.693359375f), x);
-  r = MulAdd(n, hn::Set(d, 2.12194440e-4f), r);
-  V p = hn::Set(d, 0.00138145986467f);
-  p = MulAdd(p, r, hn::Set(d, 0.00836871687973f));
-  p = MulAdd(p, r, hn::Set(d, 0.0416683880453f));
-  p = MulAdd(p, r, hn::Set(d, 0.166665206317f));
-  p = MulAdd(p, r, hn::Set(d, 0.499999934478f));
-  const V one = hn::Set(d, 1.0f);
+  const ExpTable& t = exp_table;
+  const V shifted = MulAdd(x, hn::Set(d, t.log2e), hn::Set(d, t.magic));
+  const V n = hn::Sub(shifted, hn::Set(d, t.magic));
+  V r = MulAdd(n, hn::Set(d, t.minus_ln2_high), x);
+  r = MulAdd(n, hn::Set(d, t.minus_ln2_low), r);
+  V p = MulAdd(hn::Set(d, t.c6), r, hn::Set(d, t.c5));
+  p = MulAdd(p, r, hn::Set(d, t.c4));
+  p = MulAdd(p, r, hn::Set(d, t.c3));
+  p = MulAdd(p, r, hn::Set(d, t.c2));
+  const V one = hn::Set(d, t.one);
   p = MulAdd(p, r, one);
   p = MulAdd(p, r, one);
-  const V power =
-      hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)),
-                             hn::BitCast(di, one)));
-  const V result = hn::Mul(p, power);
-  // log of the smallest normal float. A NaN compares false and stays.
-  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.3365447505531f)), result);
+  const V power = hn::BitCast(
+      d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)),
+                 hn::BitCast(di, one)));
+  // A NaN compares false and stays.
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, t.smallest)),
+                            hn::Mul(p, power));
 }
 
 }  // namespace HWY_NAMESPACE
