@@ -29,10 +29,7 @@ inline v128_t Start(int index) { return wasm_f32x4_splat(starts[index]); }
 
 extern "C" {
 
-// Multiply-adds of one round: 12 vectors of 4 lanes.
-extern const int32_t kMultiplyAddsPerRound = 48;
-
-// Runs `rounds` of them. The sums stay near 1, so no subnormal or infinite
+// Runs `rounds` rounds of 12 vectors of 4 multiply-adds: 96 operations each. The sums stay near 1, so no subnormal or infinite
 // number slows them down; returning them keeps the work from being dropped.
 float Peak(int32_t rounds) {
   // Loaded, not written as constants: V8 makes a vector constant anew at every
