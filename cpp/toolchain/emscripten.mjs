@@ -136,7 +136,7 @@ function configure(temp, final, llvmDir) {
     '',
   ].join('\n'));
   // Debian's Node finds its packages by a path of its own; any other Node finds them here (the optimiser's acorn).
-  if (!existsSync(join(home, 'node_modules'))) symlinkSync('../nodejs', join(home, 'node_modules'));
+  symlinkSync('nodejs', join(temp, 'usr/share/node_modules'));
   const python = join(final, 'usr/bin/python3');
   for (const name of readdirSync(home)) {
     const path = join(home, name);
@@ -236,7 +236,7 @@ export async function ensureEmscripten() {
       + ' (a private copy can be laid on Debian for x86-64 and arm64 only)', EMSDK_CURE);
   }
   const name = `emscripten-${suite}`;
-  const dir = await ensureEntry(name, 'v2', (temp, final) => {
+  const dir = await ensureEntry(name, 'v3', (temp, final) => {
     say('emscripten', `no emcc ${MINIMUM} or later here: laying a private copy into ${join(cacheRoot(), name)}`);
     return lay(temp, final, suite, machine);
   }, async (final) => {
