@@ -23,4 +23,7 @@ if(NOT HEADWISE_HAVE_SYS_AUXV_H)
   target_compile_definitions(headwise_hwy PUBLIC TOOLCHAIN_MISS_SYS_AUXV_H)
 endif()
 set_target_properties(headwise_hwy PROPERTIES
-  CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON EXPORT_NAME hwy)
+  CXX_EXTENSIONS OFF EXPORT_NAME hwy)
+if(NOT EMSCRIPTEN)
+  set_target_properties(headwise_hwy PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endif()

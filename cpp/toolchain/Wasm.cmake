@@ -40,7 +40,7 @@ set(HEADWISE_WASM_MODULE_LINK_OPTIONS
   -sFILESYSTEM=0
   -sASSERTIONS=0)
 if(EMSCRIPTEN_VERSION VERSION_LESS 5)
-  # No `new URL("headwise.wasm", import.meta.url)`: bundlers would emit it.
+  # Later versions have no such switch; portable-glue.cmake serves those.
   list(APPEND HEADWISE_WASM_MODULE_LINK_OPTIONS -sUSE_ES6_IMPORT_META=0)
 endif()
 

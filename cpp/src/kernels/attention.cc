@@ -82,7 +82,7 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE void MergeSum(D d, const ChunkState& state, size_t r, V chunk,
                          float* HWY_RESTRICT sums) {
   const V kept = hn::Mul(hn::LoadU(d, sums), hn::Set(d, state.keep[r]));
-  hn::StoreU(MulAdd(chunk, hn::Set(d, state.take[r]), kept), d, sums);
+  hn::StoreU(MultiplyAdd(chunk, hn::Set(d, state.take[r]), kept), d, sums);
 }
 
 // Weighted sum of a chunk's values, merged into sums [rows][padded_cols].
@@ -126,7 +126,8 @@ HWY_INLINE void AddFlaggedValues(const AttentionArgs& args, size_t rows,
       for (size_t j = span.lo; j < span.hi; ++j) {
         if (hidden[r * kChunk + j]) continue;
         sum =
-            MulAdd(hn::Set(d, p[j]), hn::LoadU(d, panel + j * 2 * lanes), sum);
+            MultiplyAdd(hn::Set(d, p[j]),
+                        hn::LoadU(d, panel + j * 2 * lanes), sum);
       }
       MergeSum(d, state, r, sum, sums + r * stride + col);
     }

@@ -79,7 +79,7 @@ bool PackValues(const float* HWY_RESTRICT source, size_t row_stride, size_t n,
         } else if (half < cols) {
           v = hn::LoadN(d, from + half, cols - half);
         }
-        poison = MulAdd(v, hn::Zero(d), poison);
+        poison = MultiplyAdd(v, hn::Zero(d), poison);
         hn::StoreU(v, d, panels);
         panels += lanes;
       }

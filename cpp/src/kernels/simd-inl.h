@@ -24,11 +24,12 @@ using FloatTag = hn::ScalableTag<float>;
 
 // a * b + c. Highway's own multiplies, then adds, on every WASM: it does not
 // know relaxed SIMD. In the plain WASM build two roundings are what makes the
-// bits equal in every engine.
+// bits equal in every engine. Not called MulAdd: argument-dependent lookup would
+// find Highway's, the more specialised overload, and silently use that.
 template <class V>
-HWY_INLINE V MulAdd(V a, V b, V c) {
+HWY_INLINE V MultiplyAdd(V a, V b, V c) {
 #if HWY_TARGET == HWY_WASM && defined(__wasm_relaxed_simd__)
-  return V(wasm_f32x4_relaxed_madd(a.raw, b.raw, c.raw));
+  return V{wasm_f32x4_relaxed_madd(a.raw, b.raw, c.raw)};
 #else
   return hn::MulAdd(a, b, c);
 #endif
@@ -45,17 +46,17 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V ExpNonPositive(D d, V x) {
   const hn::RebindToSigned<D> di;
   const ExpTable& t = exp_table;
-  const V shifted = MulAdd(x, hn::Set(d, t.log2e), hn::Set(d, t.magic));
+  const V shifted = MultiplyAdd(x, hn::Set(d, t.log2e), hn::Set(d, t.magic));
   const V n = hn::Sub(shifted, hn::Set(d, t.magic));
-  V r = MulAdd(n, hn::Set(d, t.minus_ln2_high), x);
-  r = MulAdd(n, hn::Set(d, t.minus_ln2_low), r);
-  V p = MulAdd(hn::Set(d, t.c6), r, hn::Set(d, t.c5));
-  p = MulAdd(p, r, hn::Set(d, t.c4));
-  p = MulAdd(p, r, hn::Set(d, t.c3));
-  p = MulAdd(p, r, hn::Set(d, t.c2));
+  V r = MultiplyAdd(n, hn::Set(d, t.minus_ln2_high), x);
+  r = MultiplyAdd(n, hn::Set(d, t.minus_ln2_low), r);
+  V p = MultiplyAdd(hn::Set(d, t.c6), r, hn::Set(d, t.c5));
+  p = MultiplyAdd(p, r, hn::Set(d, t.c4));
+  p = MultiplyAdd(p, r, hn::Set(d, t.c3));
+  p = MultiplyAdd(p, r, hn::Set(d, t.c2));
   const V one = hn::Set(d, t.one);
-  p = MulAdd(p, r, one);
-  p = MulAdd(p, r, one);
+  p = MultiplyAdd(p, r, one);
+  p = MultiplyAdd(p, r, one);
   const V power = hn::BitCast(
       d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)),
                  hn::BitCast(di, one)));

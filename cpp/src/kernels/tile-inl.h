@@ -43,22 +43,22 @@ HWY_INLINE void TileProduct(D d, const float* HWY_RESTRICT a,
     const V b0 = hn::LoadU(d, b);
     const V b1 = hn::LoadU(d, b + lanes);
     const V a0 = hn::Set(d, a[0]);
-    c00 = MulAdd(a0, b0, c00);
-    c01 = MulAdd(a0, b1, c01);
+    c00 = MultiplyAdd(a0, b0, c00);
+    c01 = MultiplyAdd(a0, b1, c01);
     if constexpr (kRows > 1) {
       const V a1 = hn::Set(d, a[1 * kRowStride]);
-      c10 = MulAdd(a1, b0, c10);
-      c11 = MulAdd(a1, b1, c11);
+      c10 = MultiplyAdd(a1, b0, c10);
+      c11 = MultiplyAdd(a1, b1, c11);
     }
     if constexpr (kRows > 2) {
       const V a2 = hn::Set(d, a[2 * kRowStride]);
-      c20 = MulAdd(a2, b0, c20);
-      c21 = MulAdd(a2, b1, c21);
+      c20 = MultiplyAdd(a2, b0, c20);
+      c21 = MultiplyAdd(a2, b1, c21);
     }
     if constexpr (kRows > 3) {
       const V a3 = hn::Set(d, a[3 * kRowStride]);
-      c30 = MulAdd(a3, b0, c30);
-      c31 = MulAdd(a3, b1, c31);
+      c30 = MultiplyAdd(a3, b0, c30);
+      c31 = MultiplyAdd(a3, b1, c31);
     }
     a += kStepStride;
     b += 2 * lanes;
