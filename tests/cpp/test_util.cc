@@ -94,7 +94,6 @@ HeadsTensor::HeadsTensor(Layout layout, size_t batch, size_t heads, size_t rows,
                          size_t cols, size_t pad) {
   const size_t stride = cols + pad;
   buffer_.assign(batch * heads * rows * stride + 2 * kGuard, GuardValue());
-  view_.data = buffer_.data() + kGuard;
   view_.batch = batch;
   view_.heads = heads;
   view_.rows = rows;
@@ -121,6 +120,12 @@ HeadsTensor::HeadsTensor(Layout layout, size_t batch, size_t heads, size_t rows,
 size_t HeadsTensor::Offset(size_t b, size_t h, size_t row, size_t col) const {
   return kGuard + b * view_.batch_stride + h * view_.head_stride +
          row * view_.row_stride + col;
+}
+
+HeadsView<float> HeadsTensor::out() {
+  HeadsView<float> view = view_;
+  view.data = buffer_.data() + kGuard;
+  return view;
 }
 
 HeadsView<const float> HeadsTensor::in() const {
@@ -199,7 +204,12 @@ Tensor::Tensor(size_t batch, size_t rows, size_t cols, size_t row_pad,
   view_.row_stride = cols + row_pad;
   view_.batch_stride = rows * view_.row_stride + batch_pad;
   buffer_.assign(batch * view_.batch_stride + 2 * kGuard, GuardValue());
-  view_.data = buffer_.data() + kGuard;
+}
+
+TensorView<float> Tensor::out() {
+  TensorView<float> view = view_;
+  view.data = buffer_.data() + kGuard;
+  return view;
 }
 
 TensorView<const float> Tensor::in() const {

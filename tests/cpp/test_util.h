@@ -95,7 +95,7 @@ class HeadsTensor {
   HeadsTensor(Layout layout, size_t batch, size_t heads, size_t rows,
               size_t cols, size_t pad);
 
-  HeadsView<float> out() { return view_; }
+  HeadsView<float> out();
   HeadsView<const float> in() const;
   float& At(size_t b, size_t h, size_t row, size_t col);
   float At(size_t b, size_t h, size_t row, size_t col) const;
@@ -110,7 +110,8 @@ class HeadsTensor {
   size_t Offset(size_t b, size_t h, size_t row, size_t col) const;
 
   std::vector<float> buffer_;
-  HeadsView<float> view_;
+  HeadsView<float>
+      view_;  // sizes and strides; copies have buffers of their own
 };
 
 // The same for activations [batch, rows, cols].
@@ -120,7 +121,7 @@ class Tensor {
   Tensor(size_t batch, size_t rows, size_t cols, size_t row_pad = 0,
          size_t batch_pad = 0);
 
-  TensorView<float> out() { return view_; }
+  TensorView<float> out();
   TensorView<const float> in() const;
   // One batch entry as an unbatched tensor.
   TensorView<const float> Entry(size_t b) const;
@@ -133,7 +134,7 @@ class Tensor {
 
  private:
   std::vector<float> buffer_;
-  TensorView<float> view_;
+  TensorView<float> view_;  // as above
 };
 
 // ------------------------------------------------------------- comparisons
