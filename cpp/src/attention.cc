@@ -251,7 +251,8 @@ Status ScaledDotProductAttention(const HeadsView<const float>& query,
   const AttentionSizes sizes = {query.batch, query.heads, key.heads, query.rows,
                                 key.rows};
   HEADWISE_RETURN_IF_ERROR(CheckOptions(sizes, options));
-  HEADWISE_RETURN_IF_ERROR(CheckWeights(outputs.weights_kind, outputs.weights));
+  HEADWISE_RETURN_IF_ERROR(
+      CheckWeights(sizes, outputs.weights_kind, outputs.weights));
   HEADWISE_RETURN_IF_ERROR(workspace->Reserve(
       AttentionWorkspaceBytes(query.rows, key.rows, query.cols, value.cols)));
   Arena arena(workspace->data());

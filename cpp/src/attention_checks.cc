@@ -75,16 +75,20 @@ Status CheckOptions(const AttentionSizes& sizes,
   return Status();
 }
 
-Status CheckWeights(WeightsKind kind, const float* weights) {
+Status CheckWeights(const AttentionSizes& sizes, WeightsKind kind,
+                    const float* weights) {
   if (!IsOneOf(kind, WeightsKind::kPerHead)) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "attention: weights_kind %d is no value of its enum",
                          static_cast<int>(kind));
   }
-  if (kind != WeightsKind::kNone && weights == nullptr) {
+  // An array without elements may well be null.
+  const bool none = sizes.batch == 0 || sizes.heads == 0 ||
+                    sizes.query_length == 0 || sizes.key_length == 0;
+  if (kind != WeightsKind::kNone && weights == nullptr && !none) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "attention: weights are asked for, but their pointer "
-                         "is null");
+                         "is null; give it or ask for kNone");
   }
   return Status();
 }

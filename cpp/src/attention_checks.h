@@ -21,7 +21,8 @@ struct AttentionSizes {
 Status CheckOptions(const AttentionSizes& sizes,
                     const AttentionOptions& options);
 // Weights are asked for with a place to put them.
-Status CheckWeights(WeightsKind kind, const float* weights);
+Status CheckWeights(const AttentionSizes& sizes, WeightsKind kind,
+                    const float* weights);
 
 }  // namespace headwise
 

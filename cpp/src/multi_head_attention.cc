@@ -246,7 +246,8 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
   const AttentionSizes sizes = {batch, c.num_heads, c.num_kv_heads, query.rows,
                                 key.rows};
   HEADWISE_RETURN_IF_ERROR(CheckOptions(sizes, options));
-  HEADWISE_RETURN_IF_ERROR(CheckWeights(outputs.weights_kind, outputs.weights));
+  HEADWISE_RETURN_IF_ERROR(
+      CheckWeights(sizes, outputs.weights_kind, outputs.weights));
   HEADWISE_RETURN_IF_ERROR(Reserve(batch, query.rows, key.rows, workspace));
 
   Arena arena(workspace->data());

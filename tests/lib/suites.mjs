@@ -10,17 +10,10 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { BUILD, ROOT } from '../../cpp/toolchain/paths.mjs';
 import { parseClosingLine, parseGtest, parseTap, parseVitest } from './parsers.mjs';
+import { relaxedSimdFlags } from './relaxed-simd.mjs';
 
 const node = process.execPath;
 const CONFORMANCE = join(ROOT, '..', 'shared', 'conformance');
-
-// (module (func (result v128) … f32x4.relaxed_madd)): engines without relaxed SIMD reject it.
-const RELAXED_PROBE = new Uint8Array([
-  0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 19, 1, 17, 0, 65, 0, 253, 17, 65, 0, 253, 17,
-  65, 0, 253, 17, 253, 133, 2, 11,
-]);
-// Node 20 has relaxed SIMD, but behind a flag.
-const relaxedFlags = WebAssembly.validate(RELAXED_PROBE) ? [] : ['--experimental-wasm-relaxed-simd'];
 
 const gtestProgress = (line) => /^\[ RUN +\] (.*)/.exec(line)?.[1];
 
@@ -69,7 +62,7 @@ export const SUITES = [
   {
     id: 'setup',
     title: 'set-up and build tests',
-    needs: ['native'],
+    needs: ['native', 'wasm-simd', 'wasm-relaxed'],
     command: () => [node, '--test', '--test-reporter=tap', ...ownTests()],
     parse: parseTap,
     progress: (line) => /^\s*# Subtest: (.*)/.exec(line)?.[1],
@@ -77,7 +70,7 @@ export const SUITES = [
   gtest('native', 'native tests', 'native', 'headwise_tests'),
   gtest('wasm', 'WASM tests, shipped archive', 'wasm-simd', 'headwise_tests.js'),
   gtest('wasm-all-targets', 'WASM tests, every target', 'wasm-simd', 'headwise_tests_all_targets.js'),
-  gtest('wasm-relaxed', 'WASM tests, relaxed SIMD', 'wasm-relaxed', 'headwise_tests.js', { flags: relaxedFlags }),
+  gtest('wasm-relaxed', 'WASM tests, relaxed SIMD', 'wasm-relaxed', 'headwise_tests.js', { flags: relaxedSimdFlags }),
   conformance('conformance', 'conformance, JavaScript', ['package'], []),
   conformance('conformance-native', 'conformance, native', ['native'], ['--native']),
   vitest('web', 'package tests, sources', 'web', ['package']),

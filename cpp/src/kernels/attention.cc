@@ -125,9 +125,8 @@ HWY_INLINE void AddFlaggedValues(const AttentionArgs& args, size_t rows,
       auto sum = hn::Zero(d);
       for (size_t j = span.lo; j < span.hi; ++j) {
         if (hidden[r * kChunk + j]) continue;
-        sum =
-            MultiplyAdd(hn::Set(d, p[j]),
-                        hn::LoadU(d, panel + j * 2 * lanes), sum);
+        sum = MultiplyAdd(hn::Set(d, p[j]), hn::LoadU(d, panel + j * 2 * lanes),
+                          sum);
       }
       MergeSum(d, state, r, sum, sums + r * stride + col);
     }

@@ -24,8 +24,8 @@ using FloatTag = hn::ScalableTag<float>;
 
 // a * b + c. Highway's own multiplies, then adds, on every WASM: it does not
 // know relaxed SIMD. In the plain WASM build two roundings are what makes the
-// bits equal in every engine. Not called MulAdd: argument-dependent lookup would
-// find Highway's, the more specialised overload, and silently use that.
+// bits equal in every engine. Not called MulAdd: argument-dependent lookup
+// would find Highway's, the more specialised overload, and silently use that.
 template <class V>
 HWY_INLINE V MultiplyAdd(V a, V b, V c) {
 #if HWY_TARGET == HWY_WASM && defined(__wasm_relaxed_simd__)
@@ -57,9 +57,9 @@ HWY_INLINE V ExpNonPositive(D d, V x) {
   const V one = hn::Set(d, t.one);
   p = MultiplyAdd(p, r, one);
   p = MultiplyAdd(p, r, one);
-  const V power = hn::BitCast(
-      d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)),
-                 hn::BitCast(di, one)));
+  const V power =
+      hn::BitCast(d, hn::Add(hn::ShiftLeft<23>(hn::BitCast(di, shifted)),
+                             hn::BitCast(di, one)));
   // A NaN compares false and stays.
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, t.smallest)),
                             hn::Mul(p, power));
