@@ -54,3 +54,10 @@ set(HEADWISE_WASM_PROGRAM_LINK_OPTIONS
   -sMAXIMUM_MEMORY=4GB
   -sSTACK_SIZE=4MB
   -sASSERTIONS=1)
+
+# A module without glue, for the measurement of the engine's peak: it exports
+# the function Peak.
+set(HEADWISE_WASM_BARE_LINK_OPTIONS
+  --no-entry
+  -sSTANDALONE_WASM
+  -sEXPORTED_FUNCTIONS=_Peak)
