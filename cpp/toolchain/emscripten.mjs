@@ -1,10 +1,11 @@
 // Finds an Emscripten compiler, or lays a private copy of Debian's packages into the user's cache folder.
 // Debian 12's own 3.1.6 is never used: its relaxed SIMD opcodes predate the standard and its Embind is too old.
-import { existsSync, lstatSync, mkdirSync, readFileSync, readdirSync, rmSync, symlinkSync, writeFileSync }
-  from 'node:fs';
+import {
+  existsSync, lstatSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, realpathSync, rmSync, symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
-import { mkdtempSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { cacheRoot, ensureEntry } from './cache.mjs';
 import { downloadPackages, findProgram, hasApt, privateApt, removePrivateApt } from './debian.mjs';
 import { SetupError, run, say, seconds } from './log.mjs';
@@ -39,14 +40,30 @@ async function versionOf(emcc) {
   return status === 0 ? /\b(\d+\.\d+\.\d+)/.exec(stdout.split('\n')[0])?.[1] : undefined;
 }
 
-/** An emcc the user already has: on PATH, or under EMSDK. Too old ones are named and passed over. */
-async function findInstalled() {
+/** The folder with cmake/Modules of an installed emcc: beside it, or where its emcmake says. */
+async function rootOf(emcc) {
+  const platform = 'cmake/Modules/Platform/Emscripten.cmake';
+  const beside = dirname(realpathSync(emcc));
+  if (existsSync(join(beside, platform))) return beside;
+  const { stdout, tail } = await run(join(dirname(emcc), 'emcmake'), ['cmake', '-E', 'echo'], { allowFailure: true });
+  const named = new RegExp(`-DCMAKE_TOOLCHAIN_FILE=(.*)/${platform}`).exec(`${stdout}\n${tail}`)?.[1];
+  if (named && existsSync(join(named, platform))) return named;
+  return undefined;
+}
+
+/** An emcc the user already has: on PATH, or under EMSDK. One that cannot be used is named and passed over. */
+export async function findInstalled() {
   const candidates = [findProgram('emcc')];
   if (process.env.EMSDK) candidates.push(join(process.env.EMSDK, 'upstream/emscripten/emcc'));
   for (const emcc of new Set(candidates.filter((path) => path && existsSync(path)))) {
     const version = await versionOf(emcc);
-    if (version && compareVersions(version, MINIMUM) >= 0) return { emcc, version };
-    say('emscripten', `${emcc} is ${version ?? 'not working'}, ${MINIMUM} or later is needed: not used`);
+    if (!version || compareVersions(version, MINIMUM) < 0) {
+      say('emscripten', `${emcc} is ${version ?? 'not working'}, ${MINIMUM} or later is needed: not used`);
+      continue;
+    }
+    const root = await rootOf(emcc);
+    if (root) return { emcc, version, root };
+    say('emscripten', `${emcc} has no CMake platform file beside it: not used`);
   }
   return undefined;
 }
@@ -224,9 +241,8 @@ export async function ensureEmscripten() {
   if (!forced) {
     const found = await findInstalled();
     if (found) {
-      const { stdout } = await run('sh', ['-c', 'readlink -f "$0"', found.emcc]);
       say('emscripten', `using ${found.emcc} (${found.version})`);
-      return { ...found, root: join(stdout.trim(), '..'), env: {} };
+      return { ...found, env: {} };
     }
   }
   const suite = forced || 'trixie';

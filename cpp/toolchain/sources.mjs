@@ -11,6 +11,7 @@ import { SetupError, run, say } from './log.mjs';
 const { comment: _, ...PINS } = JSON.parse(readFileSync(new URL('./pins.json', import.meta.url), 'utf8'));
 const SUITE = 'trixie';
 const CONNECT_MS = 10_000;
+const DOWNLOAD_MS = 300_000;
 
 const sha256 = (path) => createHash('sha256').update(readFileSync(path)).digest('hex');
 
@@ -21,14 +22,23 @@ function checkHash(path, wanted, from) {
     'do not build from it; try again, and if it stays so report it as an issue');
 }
 
-/** Downloads an upstream archive; false when the network does not let us (a wrong hash is an error, never a detour). */
+/**
+ * Downloads an upstream archive. Returns why not when the network does not let us, else an empty string; a wrong hash is
+ * an error, never a reason for a detour.
+ */
 async function fetchUpstream(pin, path) {
+  const stop = new AbortController();
+  let timer = setTimeout(() => stop.abort(), CONNECT_MS);
   try {
-    const answer = await fetch(pin.url, { signal: AbortSignal.timeout(CONNECT_MS) });
+    const answer = await fetch(pin.url, { signal: stop.signal });
     if (!answer.ok) return `HTTP status ${answer.status}`;
+    clearTimeout(timer);
+    timer = setTimeout(() => stop.abort(), DOWNLOAD_MS);
     writeFileSync(path, Buffer.from(await answer.arrayBuffer()));
   } catch (error) {
-    return error.cause?.code ?? error.name;
+    return stop.signal.aborted ? 'no answer in time' : error.cause?.code ?? error.message;
+  } finally {
+    clearTimeout(timer);
   }
   checkHash(path, pin.sha256, pin.url);
   return '';
