@@ -1,0 +1,78 @@
+// Serves a built page the hard way and opens it in Chromium: from a sub-path, under the strict policy, and without the
+// headers of cross-origin isolation. Used by the browser tests and by the screenshots.
+import { readFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import { extname, join, normalize, sep } from 'node:path';
+import { chromium } from 'playwright-core';
+import { ensureChromium } from '../browsers.mjs';
+
+export const POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'";
+
+const TYPES = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript',
+  '.css': 'text/css',
+  '.svg': 'image/svg+xml',
+  '.wasm': 'application/wasm',
+  '.txt': 'text/plain; charset=utf-8',
+};
+
+/**
+ * Serves `folder` at http://127.0.0.1:PORT/some/where/. `blocked` answers 503 for addresses it matches while it is set.
+ * @param {string} folder
+ */
+export async function servePage(folder, policy = POLICY) {
+  const base = '/some/where/';
+  const state = { /** @type {RegExp | undefined} */ blocked: undefined };
+  const server = createServer(async (request, response) => {
+    const path = decodeURIComponent(new URL(request.url ?? '/', 'http://localhost').pathname);
+    const headers = { 'content-security-policy': policy, 'cache-control': 'no-store' };
+    const file = normalize(join(folder, path.slice(base.length) || 'index.html'));
+    if (!path.startsWith(base) || !file.startsWith(folder + sep)) {
+      response.writeHead(404, headers).end('not here');
+      return;
+    }
+    if (state.blocked?.test(path)) {
+      response.writeHead(503, headers).end('blocked by the test');
+      return;
+    }
+    try {
+      const bytes = await readFile(file);
+      response.writeHead(200, { ...headers, 'content-type': TYPES[extname(file)] ?? 'application/octet-stream' });
+      response.end(bytes);
+    } catch {
+      response.writeHead(404, headers).end('no such file');
+    }
+  });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(undefined)));
+  const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+  return {
+    origin: `http://127.0.0.1:${port}`,
+    url: `http://127.0.0.1:${port}${base}`,
+    /** @param {RegExp | undefined} pattern */
+    block(pattern) {
+      state.blocked = pattern;
+    },
+    close() {
+      return new Promise((resolve) => {
+        server.close(() => resolve(undefined));
+        server.closeAllConnections();
+      });
+    },
+  };
+}
+
+export async function launchChromium() {
+  return chromium.launch({
+    executablePath: await ensureChromium(),
+    args: [
+      '--no-sandbox',
+      '--disable-gpu',
+      '--disable-quic',
+      '--disable-background-networking',
+      '--disable-component-update',
+      '--disable-sync',
+      '--no-first-run',
+    ],
+  });
+}
