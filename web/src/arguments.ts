@@ -1,0 +1,126 @@
+// Checks of plain options: unknown names, whole numbers, booleans, choices.
+import { describe, oneOf } from './describe.js';
+import { rangeError, typeError } from './errors.js';
+import { MAX_SIZE } from './tensor.js';
+
+/** Options of the design that this version does not have: named, so that nobody hunts for a typing mistake. */
+const LATER = new Set([
+  'addBiasKv',
+  'addZeroAttn',
+  'alibi',
+  'cache',
+  'dropout',
+  'headMask',
+  'qkNorm',
+  'rope',
+  'sinks',
+  'softcap',
+  'weightType',
+  'window',
+]);
+
+/** Names people know from elsewhere, and what to use here. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  attn_mask: 'attendMask (1 = may attend) or attnBias (added)',
+  attnMask: 'attendMask (1 = may attend) or attnBias (added)',
+  attentionMask: 'attendMask (1 = may attend)',
+  mask: 'attendMask (1 = may attend)',
+  batchFirst: 'the layout [batch, length, width], the only one',
+  isCausal: "causal: true | 'start' | 'end'",
+  is_causal: "causal: true | 'start' | 'end'",
+  key_padding_mask: 'keyPaddingMask (1 = padding)',
+  need_weights: "needWeights: false | 'averaged' | 'perHead'",
+  embed_dim: 'embedDim',
+  num_heads: 'numHeads',
+};
+
+/** The options object, or an empty one; every name must be known. Values of undefined count as absent. */
+export function checkOptions<T extends object>(call: string, value: unknown, known: ReadonlySet<string>): Partial<T> {
+  if (value === undefined) return {};
+  if (typeof value !== 'object' || value === null || Array.isArray(value) || ArrayBuffer.isView(value)) {
+    throw typeError({
+      call,
+      argument: 'options',
+      got: describe(value),
+      wanted: 'an object',
+      wayOut: `its names are ${[...known].join(', ')}`,
+    });
+  }
+  for (const name of Object.keys(value)) {
+    if (known.has(name) || (value as Record<string, unknown>)[name] === undefined) continue;
+    const argument = `option "${name}"`;
+    if (LATER.has(name)) {
+      throw typeError(
+        { call, argument, got: 'not in this version', wanted: 'left away', wayOut: 'it comes with a later version' },
+        'unknown-option',
+      );
+    }
+    const other = Object.hasOwn(ELSEWHERE, name) ? ELSEWHERE[name] : undefined;
+    throw typeError(
+      {
+        call,
+        argument,
+        got: 'unknown',
+        wanted: `one of ${[...known].join(', ')}`,
+        wayOut: other === undefined ? 'correct or remove it' : `use ${other}`,
+      },
+      'unknown-option',
+    );
+  }
+  return value as Partial<T>;
+}
+
+function checkNumber(call: string, argument: string, value: unknown, wanted: string): asserts value is number {
+  if (typeof value === 'number') return;
+  throw typeError({
+    call,
+    argument,
+    got: describe(value),
+    wanted,
+    wayOut: typeof value === 'string' || typeof value === 'bigint' ? 'use Number(value)' : 'give a number',
+  });
+}
+
+/** A whole number from `least` to `most`. */
+export function checkWhole(
+  call: string,
+  argument: string,
+  value: unknown,
+  { least = 1, most = MAX_SIZE, wayOut = 'give a whole number in that range' } = {},
+): number {
+  const wanted = `a whole number from ${least} to ${most}`;
+  checkNumber(call, argument, value, wanted);
+  if (Number.isInteger(value) && value >= least && value <= most) return value;
+  throw rangeError({ call, argument, got: describe(value), wanted, wayOut });
+}
+
+/** A finite number, also after rounding to float32. */
+export function checkFinite(call: string, argument: string, value: unknown): number {
+  checkNumber(call, argument, value, 'a finite number');
+  if (Number.isFinite(Math.fround(value))) return value;
+  throw rangeError({
+    call,
+    argument,
+    got: describe(value),
+    wanted: 'a number that is finite in float32',
+    wayOut: 'leave it away for the default',
+  });
+}
+
+export function checkBoolean(call: string, argument: string, value: unknown): boolean {
+  if (typeof value === 'boolean') return value;
+  throw typeError({ call, argument, got: describe(value), wanted: 'true or false', wayOut: 'use Boolean(value)' });
+}
+
+/** One of a few values; strings and booleans. */
+export function checkChoice<T extends string | boolean>(
+  call: string,
+  argument: string,
+  value: unknown,
+  choices: readonly T[],
+  wayOut = 'choose one of them',
+): T {
+  if (choices.includes(value as T)) return value as T;
+  const complaint = { call, argument, got: describe(value), wanted: oneOf(choices), wayOut };
+  throw typeof value === 'string' ? rangeError(complaint) : typeError(complaint);
+}

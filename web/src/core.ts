@@ -1,0 +1,153 @@
+// One instance of the WASM module and the memory this package keeps in it: a block for arguments and one staging area
+// for inputs and outputs, grown when a call needs more and reused by every other.
+import { HeadwiseError, HeadwiseMemoryError, UseAfterDisposeError, rangeError } from './errors.js';
+import { ATTENTION_SLOTS, type RawHandle, type RawModule, STATUS } from './raw.js';
+import { ADDRESS_SPACE } from './tensor.js';
+
+const ALIGNMENT = 64;
+const BLOCK_BYTES = ATTENTION_SLOTS.length * 8;
+/** Growing in steps keeps slightly longer inputs from moving the area every time. */
+const GROWTH = 64 * 1024;
+
+const alignUp = (bytes: number, step: number): number => Math.ceil(bytes / step) * step;
+
+export class Core {
+  /** Offset of the argument block, as an index into HEAPF64. */
+  readonly slots: number;
+  readonly block: number;
+  #raw: RawModule | undefined;
+  #staging = 0;
+  #stagingBytes = 0;
+  #wanted = 0;
+  #borrower: string | undefined;
+
+  constructor(raw: RawModule) {
+    this.#raw = raw;
+    this.block = raw.allocate(BLOCK_BYTES);
+    if (this.block === 0) throw new HeadwiseMemoryError(`load(): no memory for ${BLOCK_BYTES} bytes`);
+    this.slots = this.block / 8;
+  }
+
+  get disposed(): boolean {
+    return this.#raw === undefined;
+  }
+
+  /** Dropping the module frees its whole memory, and with it every layer that lives there. */
+  dispose(): void {
+    this.#raw = undefined;
+  }
+
+  get heapBytes(): number {
+    return this.#raw?.HEAPU8.byteLength ?? 0;
+  }
+
+  /** The module for a call that may use the staging area or grow the memory. */
+  use(call: string): RawModule {
+    const raw = this.alive(call);
+    if (this.#borrower !== undefined) {
+      throw new HeadwiseError(
+        'busy',
+        `${call}: the runtime is lent to ${this.#borrower}; it must be free, because this call could move the memory` +
+          ` under its views; call it after ${this.#borrower} has returned, or give it a runtime of its own`,
+      );
+    }
+    return raw;
+  }
+
+  /** The module for a call that does neither. */
+  alive(call: string): RawModule {
+    if (this.#raw === undefined) {
+      throw new UseAfterDisposeError(
+        `${call}: the runtime is disposed; it must be alive, with all that was made in it; call load() again`,
+      );
+    }
+    return this.#raw;
+  }
+
+  lend<R>(borrower: string, f: () => R): R {
+    this.#borrower = borrower;
+    try {
+      return f();
+    } finally {
+      this.#borrower = undefined;
+    }
+  }
+
+  /** A finalizer's way: free a forgotten object, unless its memory is gone as a whole. */
+  free(handle: RawHandle): void {
+    if (this.#raw !== undefined) handle.delete();
+  }
+
+  // Laying out a call: begin(), then place() each part, then commit() gives the offset they are counted from.
+
+  begin(): void {
+    this.#wanted = 0;
+  }
+
+  place(bytes: number): number {
+    const at = this.#wanted;
+    this.#wanted += alignUp(bytes, ALIGNMENT);
+    return at;
+  }
+
+  commit(call: string, describeSizes: () => string): number {
+    const raw = this.use(call);
+    const bytes = Math.max(this.#wanted, ALIGNMENT);
+    if (bytes <= this.#stagingBytes) return this.#staging;
+    checkAddressable(call, bytes, describeSizes);
+    // The old area goes first, so that the two need not exist at once.
+    if (this.#staging !== 0) raw.release(this.#staging);
+    this.#stagingBytes = alignUp(bytes, GROWTH);
+    this.#staging = raw.allocate(this.#stagingBytes);
+    if (this.#staging !== 0) return this.#staging;
+    this.#stagingBytes = 0;
+    throw outOfMemory(call, bytes, this.heapBytes);
+  }
+
+  /** Memory for the length of f only: for what is too large to keep, such as weights on their way. */
+  withTemporary<R>(call: string, bytes: number, describeSizes: () => string, f: (offset: number) => R): R {
+    const raw = this.use(call);
+    checkAddressable(call, bytes, describeSizes);
+    const offset = raw.allocate(Math.max(bytes, ALIGNMENT));
+    if (offset === 0) throw outOfMemory(call, bytes, this.heapBytes);
+    try {
+      return f(offset);
+    } finally {
+      raw.release(offset);
+    }
+  }
+
+  /** Turns a status of the core into an error. TypeScript checks all that it can before, so most are of memory. */
+  check(call: string, status: number): void {
+    if (status !== STATUS.ok) throw this.failure(call, status);
+  }
+
+  failure(call: string, status: number): HeadwiseError {
+    const text = this.alive(call).lastError();
+    if (status === STATUS.outOfMemory) {
+      return new HeadwiseMemoryError(`${call}: ${text}; ${WAY_TO_MEMORY}`);
+    }
+    return new HeadwiseError('internal', `${call}: the core refuses this call (status ${status}): ${text}`);
+  }
+}
+
+const WAY_TO_MEMORY = 'use smaller batches, needWeights: false, or dispose() what is not needed';
+
+const outOfMemory = (call: string, bytes: number, heapBytes: number): HeadwiseMemoryError =>
+  new HeadwiseMemoryError(
+    `${call}: WASM memory of ${heapBytes} bytes could not grow by the ${bytes} bytes this call wants; ${WAY_TO_MEMORY}`,
+  );
+
+export function checkAddressable(call: string, bytes: number, describeSizes: () => string): void {
+  if (bytes < ADDRESS_SPACE) return;
+  throw rangeError(
+    {
+      call,
+      argument: `the memory for ${describeSizes()}`,
+      got: `${bytes} bytes`,
+      wanted: `less than ${ADDRESS_SPACE} bytes, all that 32-bit WASM can address`,
+      wayOut: WAY_TO_MEMORY,
+    },
+    'too-large',
+  );
+}

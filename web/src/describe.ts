@@ -1,0 +1,52 @@
+// How values look in error messages.
+
+/** "Float32Array" of a typed array of any realm, undefined for everything else. */
+export function typedArrayName(value: unknown): string | undefined {
+  if (!ArrayBuffer.isView(value)) return undefined;
+  return (value as unknown as { [Symbol.toStringTag]?: string })[Symbol.toStringTag];
+}
+
+/** A value in a few words: "2.5", "\"end\"", "an Array of 3", "a Float32Array of 12". */
+export function describe(value: unknown): string {
+  if (value === null) return 'null';
+  switch (typeof value) {
+    case 'undefined':
+      return 'undefined';
+    case 'string':
+      return JSON.stringify(value.length > 40 ? `${value.slice(0, 40)}…` : value);
+    case 'number':
+      return Object.is(value, -0) ? '-0' : String(value);
+    case 'boolean':
+      return String(value);
+    case 'bigint':
+      return `${value}n (a BigInt)`;
+    case 'symbol':
+      return 'a Symbol';
+    case 'function':
+      return 'a function';
+    default:
+      break;
+  }
+  const name = typedArrayName(value);
+  if (name !== undefined) return `a ${name} of ${(value as { length?: number }).length ?? 0}`;
+  if (Array.isArray(value)) return `an Array of ${value.length}`;
+  const constructor: unknown = (value as object).constructor;
+  const className = typeof constructor === 'function' && constructor.name ? constructor.name : 'Object';
+  return className === 'Object' ? `an object with keys ${keyList(value as object)}` : `a ${className}`;
+}
+
+function keyList(value: object): string {
+  const keys = Object.keys(value);
+  const shown = keys.slice(0, 6).join(', ');
+  return keys.length > 6 ? `{${shown}, …}` : `{${shown}}`;
+}
+
+/** "[2, 10, 512]" */
+export const showShape = (shape: readonly unknown[]): string =>
+  `[${shape.length > 8 ? `${shape.slice(0, 8).join(', ')}, …` : shape.join(', ')}]`;
+
+/** "a, b or c" */
+export function oneOf(values: readonly unknown[]): string {
+  const shown = values.map((value) => (typeof value === 'string' ? `'${value}'` : String(value)));
+  return shown.length < 2 ? shown.join('') : `${shown.slice(0, -1).join(', ')} or ${shown.at(-1)}`;
+}

@@ -1,0 +1,140 @@
+// The inputs of a layer's forward call: which argument is which, whether their shapes fit, and where they lie.
+import type { AttentionGeometry, Strides } from './attention-call.js';
+import { describe, showShape } from './describe.js';
+import { type HeadwiseRangeError, rangeError, typeError } from './errors.js';
+import type { ResolvedLayer } from './layer-options.js';
+import { type Tensor, checkTensor, looksLikeTensor } from './tensor.js';
+
+export interface LayerInputs {
+  readonly query: Tensor;
+  readonly key: Tensor;
+  readonly value: Tensor;
+  readonly options: unknown;
+  readonly geometry: AttentionGeometry;
+  readonly batched: boolean;
+}
+
+/** What follows the query: up to two tensors, then options. An object without data or shape is options. */
+function splitArguments(call: string, rest: readonly unknown[]): { key: unknown; value: unknown; options: unknown } {
+  const tensors: unknown[] = [];
+  let options: unknown;
+  let closed = false;
+  rest.forEach((argument, i) => {
+    const isOptions =
+      i === 2 || (typeof argument === 'object' && argument !== null && !looksLikeTensor(argument) && plain(argument));
+    if (closed || i > 2) {
+      if (argument === undefined) return;
+      throw typeError({
+        call,
+        argument: `argument ${i + 2}`,
+        got: describe(argument),
+        wanted: 'left away after the options',
+        wayOut: 'the order is query, key, value, options',
+      });
+    }
+    if (isOptions) {
+      options = argument;
+      closed = true;
+    } else {
+      tensors[i] = argument;
+    }
+  });
+  return { key: tensors[0], value: tensors[1], options };
+}
+
+/** Arrays and typed arrays are tensors gone wrong, not options: checkTensor() will say so. */
+const plain = (value: object): boolean => !Array.isArray(value) && !ArrayBuffer.isView(value);
+
+export function checkLayerInputs(
+  call: string,
+  layer: ResolvedLayer,
+  query: unknown,
+  rest: readonly unknown[],
+): LayerInputs {
+  const { key: givenKey, value: givenValue, options } = splitArguments(call, rest);
+  checkTensor(call, 'query', query);
+  const key = givenKey === undefined ? query : givenKey;
+  if (key !== query) checkTensor(call, 'key', key);
+  const value = givenValue === undefined ? key : givenValue;
+  if (value !== key && value !== query) checkTensor(call, 'value', value);
+  const tensors = { query, key: key as Tensor, value: value as Tensor };
+
+  const keyName = givenKey === undefined ? 'query.shape, of the query that serves as key,' : 'key.shape';
+  const servesAsValue = givenKey === undefined ? 'query.shape, of the query' : 'key.shape, of the key';
+  const valueName = givenValue === undefined ? `${servesAsValue} that serves as value,` : 'value.shape';
+  const rank = query.shape.length;
+  if (rank !== 2 && rank !== 3) {
+    const wanted = `[B, L, ${layer.embedDim}], or [L, ${layer.embedDim}] unbatched`;
+    throw shapeError(call, 'query.shape', query.shape, wanted, 'add or drop the batch axis');
+  }
+  checkWidth(call, 'query.shape', query.shape, 'embedDim', layer.embedDim);
+  const { key: k, value: v } = tensors;
+  for (const [name, shape] of [['key.shape', k.shape] as const, ['value.shape', v.shape] as const]) {
+    if (shape.length === rank) continue;
+    const wanted = `of rank ${rank}, as query.shape ${showShape(query.shape)}`;
+    throw shapeError(call, name, shape, wanted, 'give all three a batch axis or none');
+  }
+  checkWidth(call, keyName, k.shape, 'kDim', layer.kDim);
+  checkWidth(call, valueName, v.shape, 'vDim', layer.vDim);
+  const batched = rank === 3;
+  const batch = batched ? (query.shape[0] as number) : 1;
+  for (const [name, shape] of [['key.shape', k.shape] as const, ['value.shape', v.shape] as const]) {
+    if (!batched || shape[0] === batch) continue;
+    const wanted = `of batch size ${batch}, as query.shape ${showShape(query.shape)}`;
+    throw shapeError(call, name, shape, wanted, 'repeat the entry, or call once for each');
+  }
+  const queryLength = query.shape[rank - 2] as number;
+  const keyLength = k.shape[rank - 2] as number;
+  if (v.shape[rank - 2] !== keyLength) {
+    const wanted = `of length ${keyLength}, as key.shape ${showShape(k.shape)}`;
+    throw shapeError(call, 'value.shape', v.shape, wanted, 'each key needs its value');
+  }
+  const geometry = layerGeometry(layer, batched, batch, queryLength, keyLength);
+  return { ...tensors, options, geometry, batched };
+}
+
+const shapeError = (
+  call: string,
+  argument: string,
+  shape: readonly number[],
+  wanted: string,
+  wayOut: string,
+): HeadwiseRangeError => rangeError({ call, argument, got: showShape(shape), wanted, wayOut }, 'wrong-shape');
+
+function checkWidth(call: string, argument: string, shape: readonly number[], option: string, width: number): void {
+  if (shape.at(-1) === width) return;
+  const wayOut = `a layer for this width is made with ${option}: ${shape.at(-1)}`;
+  throw shapeError(call, argument, shape, `of width ${option} ${width} (the last size)`, wayOut);
+}
+
+export function layerGeometry(
+  l: ResolvedLayer,
+  batched: boolean,
+  batch: number,
+  queryLength: number,
+  keyLength: number,
+): AttentionGeometry {
+  const b = batched ? [batch] : [];
+  const rows = (length: number, width: number): Strides => ({ batch: length * width, head: 0, row: width });
+  return {
+    batch,
+    queryLength,
+    keyLength,
+    numHeads: l.numHeads,
+    numKvHeads: l.numKvHeads,
+    headDim: l.headDim,
+    vHeadDim: l.vHeadDim,
+    querySize: batch * queryLength * l.embedDim,
+    keySize: batch * keyLength * l.kDim,
+    valueSize: batch * keyLength * l.vDim,
+    outputSize: batch * queryLength * l.outDim,
+    queryStrides: rows(queryLength, l.embedDim),
+    keyStrides: rows(keyLength, l.kDim),
+    valueStrides: rows(keyLength, l.vDim),
+    outputStrides: rows(queryLength, l.outDim),
+    outputShape: [...b, queryLength, l.outDim],
+    averagedShape: [...b, queryLength, keyLength],
+    perHeadShape: [...b, l.numHeads, queryLength, keyLength],
+    lseShape: [...b, l.numHeads, queryLength],
+  };
+}

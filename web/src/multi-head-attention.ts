@@ -1,0 +1,283 @@
+// The layer: checks, memory and ownership. The arithmetic is the core's.
+import { checkChoice, checkOptions, checkWhole } from './arguments.js';
+import { AttentionCall, type AttentionGeometry, type AttentionViews, type ForwardResult } from './attention-call.js';
+import type { Core } from './core.js';
+import { describe } from './describe.js';
+import { DISPOSE } from './dispose.js';
+import { HeadwiseError, rangeError, typeError } from './errors.js';
+import { type CallDefaults, type ForwardOptions, planOptions } from './forward-options.js';
+import { Handle } from './handle.js';
+import { type MultiHeadAttentionOptions, type ResolvedLayer, resolveLayer } from './layer-options.js';
+import { checkLayerInputs, layerGeometry } from './layer-inputs.js';
+import { type LoadOptions, load } from './load.js';
+import {
+  CONFIG,
+  CONFIG_SLOTS,
+  type ConfigSlot,
+  type RawMultiHeadAttention,
+  WEIGHT_SLOTS,
+  type WeightSlot,
+} from './raw.js';
+import { coreFor } from './runtime.js';
+import {
+  type LoadStateDictOptions,
+  type LoadStateDictResult,
+  type StateDictOptions,
+  checkLoadOptions,
+  checkSaveOptions,
+  planStateDict,
+  readParameters,
+  writeParameters,
+} from './state-dict.js';
+import type { StateDict } from './stored-tensor.js';
+import type { Tensor } from './tensor.js';
+import { LAYOUT_NAMES, type WeightLayout, parameters, weightLayout } from './weight-layouts.js';
+import { withParameters } from './weight-memory.js';
+
+/** What withBuffers() lays out. */
+export interface BufferSizes {
+  /** B. Absent: unbatched. */
+  readonly batch?: number | undefined;
+  /** L. */
+  readonly queryLength: number;
+  /** S. Absent: self-attention, where query, key and value are one array. */
+  readonly keyLength?: number | undefined;
+  /** Of every run(). `out` has no meaning here. */
+  readonly options?: Omit<ForwardOptions, 'out'> | undefined;
+}
+
+/** Arrays inside WASM memory, alive until the callback of withBuffers() returns. */
+export interface BorrowedViews extends AttentionViews {
+  /** Computes `output` (and weights, lse) from what query, key and value hold. */
+  run(): void;
+}
+
+const NAME = 'MultiHeadAttention';
+const NEW = `new ${NAME}()`;
+const FORWARD = `${NAME}.forward()`;
+const WITH_BUFFERS = `${NAME}.withBuffers()`;
+const BUFFER_NAMES: ReadonlySet<string> = new Set([
+  'batch',
+  'queryLength',
+  'keyLength',
+  'options',
+] satisfies (keyof BufferSizes)[]);
+
+/** Multi-head attention with its four projections, in one WASM call. */
+export class MultiHeadAttention {
+  /** The layer's sizes, defaults filled in. */
+  readonly config: ResolvedLayer;
+  readonly #layer: ResolvedLayer;
+  readonly #defaults: CallDefaults;
+  readonly #core: Core;
+  readonly #handle: Handle<RawMultiHeadAttention>;
+  #reservedBatch = -1;
+  #reservedQueries = -1;
+  #reservedKeys = -1;
+
+  /** Loads the module when that has not happened yet, then makes a layer. */
+  static async create(options: MultiHeadAttentionOptions, loadOptions?: LoadOptions): Promise<MultiHeadAttention> {
+    if (options?.runtime !== undefined) return new MultiHeadAttention(options);
+    resolveLayer(`${NAME}.create()`, options);
+    return new MultiHeadAttention({ ...options, runtime: await load(loadOptions) });
+  }
+
+  /** Weights start as PyTorch initialises them, from `seed`. Needs a loaded runtime. */
+  constructor(options: MultiHeadAttentionOptions) {
+    const { runtime, ...layer } = resolveLayer(NEW, options);
+    this.#core = coreFor(NEW, runtime);
+    const module = this.#core.use(NEW);
+    const f64 = module.HEAPF64;
+    for (const name of CONFIG_SLOTS) f64[this.#core.slots + CONFIG[name]] = configSlot(layer, name);
+    const raw = module.MultiHeadAttention.create(this.#core.block);
+    if (raw === null) throw this.#core.failure(NEW, 4);
+    this.#layer = layer;
+    // NaN: the core holds the layer's scale.
+    this.#defaults = { scale: NaN, emptyRows: layer.emptyRows };
+    this.config = Object.freeze(layer);
+    this.#handle = new Handle(this, NAME, this.#core, raw);
+  }
+
+  get disposed(): boolean {
+    return this.#handle.disposed;
+  }
+
+  /** Self-attention of x [B, L, E] or [L, E]. */
+  forward(x: Tensor, options?: ForwardOptions): ForwardResult;
+  /** Attention of query [B, L, E] over key [B, S, kDim], which also serves as value. */
+  forward(query: Tensor, key: Tensor | undefined, options?: ForwardOptions): ForwardResult;
+  /** Attention of query [B, L, E] over key [B, S, kDim] and value [B, S, vDim]; all three without B is fine, too. */
+  forward(query: Tensor, key: Tensor | undefined, value: Tensor | undefined, options?: ForwardOptions): ForwardResult;
+  forward(input: Tensor, ...rest: unknown[]): ForwardResult {
+    const raw = this.#handle.get(FORWARD);
+    const { query, key, value, options, geometry, batched } = checkLayerInputs(FORWARD, this.#layer, input, rest);
+    const plan = planOptions(FORWARD, options, { ...geometry, batched }, this.#defaults);
+    const call = new AttentionCall(this.#core, FORWARD, geometry, plan);
+    const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
+    call.prepare(key === query, sameValue, () => this.#reserve(FORWARD, raw, geometry));
+    call.writeInputs(query.data, key.data, value.data);
+    call.invoke((block) => raw.forward(block));
+    return call.results();
+  }
+
+  /**
+   * Calls f with arrays that are WASM memory: fill query, key and value, run(), read output. Nothing is copied. The
+   * arrays are dead when f returns; until then every other call that could move the memory throws code 'busy'.
+   */
+  withBuffers<R>(size: BufferSizes, f: (views: BorrowedViews) => R): R {
+    const raw = this.#handle.get(WITH_BUFFERS);
+    const o = checkOptions<BufferSizes>(WITH_BUFFERS, size, BUFFER_NAMES);
+    const batched = o.batch !== undefined;
+    const length = (name: 'batch' | 'queryLength' | 'keyLength'): number =>
+      checkWhole(WITH_BUFFERS, name, o[name], { least: 0 });
+    const batch = batched ? length('batch') : 1;
+    const queryLength = length('queryLength');
+    const selfAttention = o.keyLength === undefined;
+    const keyLength = selfAttention ? queryLength : length('keyLength');
+    if (typeof f !== 'function') {
+      throw typeError({
+        call: WITH_BUFFERS,
+        argument: 'f',
+        got: describe(f),
+        wanted: 'a function that takes the views',
+        wayOut: 'give ({ query, output, run }) => { … }',
+      });
+    }
+    const { embedDim, kDim, vDim } = this.#layer;
+    if (selfAttention && (kDim !== embedDim || vDim !== embedDim)) {
+      throw rangeError(
+        {
+          call: WITH_BUFFERS,
+          argument: 'keyLength',
+          got: `left away for a layer with embedDim ${embedDim}, kDim ${kDim}, vDim ${vDim}`,
+          wanted: 'given where keys or values have another width than queries',
+          wayOut: 'give keyLength',
+        },
+        'wrong-shape',
+      );
+    }
+    const geometry = layerGeometry(this.#layer, batched, batch, queryLength, keyLength);
+    const plan = planOptions(WITH_BUFFERS, o.options, { ...geometry, batched }, this.#defaults);
+    if (plan.out !== undefined) {
+      throw typeError(
+        {
+          call: WITH_BUFFERS,
+          argument: 'options.out',
+          got: 'given',
+          wanted: 'left away',
+          wayOut: 'read the output view, and copy it with slice() to keep it',
+        },
+        'conflict',
+      );
+    }
+    const call = new AttentionCall(this.#core, WITH_BUFFERS, geometry, plan);
+    call.prepare(selfAttention, selfAttention ? 'query' : 'own', () => this.#reserve(WITH_BUFFERS, raw, geometry));
+    let open = true;
+    const run = (): void => {
+      const name = `${WITH_BUFFERS} run()`;
+      if (!open) {
+        throw new HeadwiseError(
+          'disposed',
+          `${name}: the views are dead, because the callback has returned; they must be used inside it; copy results` +
+            ' with slice()',
+        );
+      }
+      const alive = this.#handle.get(name);
+      call.invoke((block) => alive.forward(block));
+    };
+    return this.#core.lend(WITH_BUFFERS, () => {
+      try {
+        const result = f({ ...call.views(), run });
+        if (typeof (result as { then?: unknown } | null | undefined)?.then === 'function') {
+          throw typeError({
+            call: WITH_BUFFERS,
+            argument: 'f',
+            got: 'a function that returns a promise',
+            wanted: 'synchronous: the views are dead when it returns',
+            wayOut: 'await before or after, and copy results with slice()',
+          });
+        }
+        return result;
+      } finally {
+        open = false;
+      }
+    });
+  }
+
+  /**
+   * Takes the parameters by name: in_proj_weight or q_proj_weight, k_proj_weight, v_proj_weight; in_proj_bias;
+   * out_proj.weight, out_proj.bias; or those of another layout. On an error nothing has changed.
+   */
+  loadStateDict(stateDict: StateDict, options?: LoadStateDictOptions): LoadStateDictResult {
+    const call = `${NAME}.loadStateDict()`;
+    const raw = this.#handle.get(call);
+    const checked = checkLoadOptions(call, options);
+    const plan = planStateDict(call, stateDict, this.#weightLayout(call, checked.layout), checked);
+    withParameters(this.#core, call, parameters(this.#layer), (views, offsets) => {
+      const block = this.#writeWeightBlock(call, offsets);
+      if (plan.missing.length > 0) this.#core.check(call, raw.getWeights(block));
+      writeParameters(plan, views);
+      this.#core.check(call, raw.setWeights(block));
+    });
+    return { missing: plan.missing, unexpected: plan.unexpected };
+  }
+
+  /** Copies of the parameters, under PyTorch's names or those of another layout. */
+  stateDict(options?: StateDictOptions): Record<string, Tensor> {
+    const call = `${NAME}.stateDict()`;
+    const raw = this.#handle.get(call);
+    const checked = checkSaveOptions(call, options);
+    const layout = this.#weightLayout(call, checked.layout);
+    return withParameters(this.#core, call, parameters(this.#layer), (views, offsets) => {
+      this.#core.check(call, raw.getWeights(this.#writeWeightBlock(call, offsets)));
+      return readParameters(layout, views, checked.prefix ?? '');
+    });
+  }
+
+  /** Frees the memory. A second call does nothing. */
+  dispose(): void {
+    this.#handle.dispose();
+  }
+  [DISPOSE](): void {
+    this.dispose();
+  }
+
+  #weightLayout(call: string, name: unknown): WeightLayout {
+    const layout = name === undefined ? 'pytorch' : checkChoice(call, 'layout', name, LAYOUT_NAMES);
+    return weightLayout(layout, this.#layer);
+  }
+
+  #writeWeightBlock(call: string, offsets: ReadonlyMap<WeightSlot, number>): number {
+    const f64 = this.#core.alive(call).HEAPF64;
+    WEIGHT_SLOTS.forEach((slot, i) => {
+      f64[this.#core.slots + i] = offsets.get(slot) ?? 0;
+    });
+    return this.#core.block;
+  }
+
+  #reserve(call: string, raw: RawMultiHeadAttention, { batch, queryLength, keyLength }: AttentionGeometry): void {
+    // The scratch only grows, so a call of the same sizes needs no second asking.
+    if (batch === this.#reservedBatch && queryLength === this.#reservedQueries && keyLength === this.#reservedKeys) {
+      return;
+    }
+    this.#core.check(call, raw.reserve(batch, queryLength, keyLength));
+    this.#reservedBatch = batch;
+    this.#reservedQueries = queryLength;
+    this.#reservedKeys = keyLength;
+  }
+}
+
+function configSlot(layer: ResolvedLayer, slot: ConfigSlot): number {
+  switch (slot) {
+    case 'queryBias':
+      return Number(layer.bias.query);
+    case 'keyBias':
+      return Number(layer.bias.key);
+    case 'valueBias':
+      return Number(layer.bias.value);
+    case 'outBias':
+      return Number(layer.bias.out);
+    default:
+      return layer[slot];
+  }
+}
