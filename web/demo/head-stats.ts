@@ -8,12 +8,13 @@ export interface HeadMap {
   readonly length: number;
 }
 
-export const RELATIONS = ['previous', 'next', 'itself', 'ends'] as const;
+export const RELATIONS = ['previous', 'next', 'near', 'itself', 'ends'] as const;
 export type Relation = (typeof RELATIONS)[number];
 
 export const RELATION_NAMES: Readonly<Record<Relation, string>> = {
   previous: 'previous word',
   next: 'next word',
+  near: '2 or 3 words away',
   itself: 'itself',
   ends: '[CLS] or [SEP]',
 };
@@ -43,6 +44,9 @@ export function strongest(shares: Float32Array): number {
   return best;
 }
 
+/** All keys, the strongest first. */
+export const inOrder = (shares: Float32Array): number[] => [...shares.keys()].sort((a, b) => shares[b]! - shares[a]!);
+
 /**
  * Mean share that the sentence's own pieces give to each relation. The first and the last piece, [CLS] and [SEP], ask
  * nothing here, and they are nobody's neighbour: what falls on them is counted under `ends`. A relation that does not
@@ -50,11 +54,15 @@ export function strongest(shares: Float32Array): number {
  */
 export function relationShares(map: HeadMap): RelationShares {
   const last = map.length - 1;
-  const sums = { previous: 0, next: 0, itself: 0, ends: 0 };
+  const sums = { previous: 0, next: 0, near: 0, itself: 0, ends: 0 };
   for (let query = 1; query < last; ++query) {
     const shares = row(map, query);
     sums.itself += shares[query]!;
     sums.ends += shares[0]! + shares[last]!;
+    for (const distance of [-3, -2, 2, 3]) {
+      const key = query + distance;
+      if (key > 0 && key < last) sums.near += shares[key]!;
+    }
     if (query > 1) sums.previous += shares[query - 1]!;
     if (query < last - 1) sums.next += shares[query + 1]!;
   }
@@ -63,6 +71,7 @@ export function relationShares(map: HeadMap): RelationShares {
   return {
     previous: sums.previous / neighbours,
     next: sums.next / neighbours,
+    near: sums.near / words,
     itself: sums.itself / words,
     ends: sums.ends / words,
   };

@@ -78,7 +78,7 @@ export function drawTile(canvas: HTMLCanvasElement, map: HeadMap, style: MapStyl
 
 const LABEL_SIZE = 12;
 /** Cells narrower than this have no room for a label or a number of their own. */
-const LABELLED_CELL = 13;
+const LABELLED_CELL = 9.5;
 const NUMBERED_CELL = 26;
 
 /** The large map with the words on both sides, and with numbers while the cells have room. */
@@ -100,9 +100,10 @@ export function drawCloseUp(
   drawCells(context, map, style, margin, margin, size);
 
   const target = strongest(row(map, style.query));
-  const label = (name: string, index: number, marked: boolean): void => {
+  const label = (name: string, marked: boolean): void => {
     if (cell < LABELLED_CELL && !marked) return;
-    context.font = `${marked ? 'bold ' : ''}${LABEL_SIZE}px ${style.font}`;
+    const size = marked ? LABEL_SIZE : Math.min(LABEL_SIZE, cell);
+    context.font = `${marked ? 'bold ' : ''}${size}px ${style.font}`;
     context.fillStyle = marked ? style.accent : style.ink;
     context.fillText(name, 0, 0, margin - 8);
   };
@@ -112,13 +113,13 @@ export function drawCloseUp(
     context.save();
     context.textAlign = 'right';
     context.translate(margin - 6, middle);
-    label(name, index, index === style.query);
+    label(name, index === style.query);
     context.restore();
     context.save();
     context.textAlign = 'left';
     context.translate(middle, margin - 6);
     context.rotate(-Math.PI / 2);
-    label(name, index, index === target);
+    label(name, index === target);
     context.restore();
   });
 

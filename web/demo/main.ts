@@ -64,17 +64,18 @@ function chooseQuery(query: number): void {
   draw();
 }
 
-/** The asking piece stays the same word when the text before it grows or shrinks, and stays inside the sentence. */
+/** The asking piece stays the same word when text is added or removed around it, and stays inside the sentence. */
 function keepQuery(next: ResultReply): void {
   const { pieces } = next.encoding;
   const before = result?.encoding.pieces;
-  if (before && before.length !== pieces.length) {
-    const fromEnd = before.length - 1 - state.query;
-    const moved = pieces.length - 1 - fromEnd;
-    if (pieces[state.query] !== before[state.query] && moved > 0 && pieces[moved] === before[state.query]) {
-      state.query = moved;
-    }
+  const asking = before?.[state.query];
+  if (before && asking !== undefined && pieces[state.query] !== asking) {
+    const fromEnd = pieces.length - (before.length - state.query);
+    const first = pieces.indexOf(asking);
+    if (pieces[fromEnd] === asking) state.query = fromEnd;
+    else if (first >= 0) state.query = first;
   }
+  // The last word, not [SEP]; an empty sentence has only [CLS] and [SEP].
   if (state.query >= pieces.length) state.query = Math.max(0, pieces.length - 2);
 }
 

@@ -1,8 +1,7 @@
 // Panel 4: the average of all heads, and in numbers what it hides.
-import { byId, listed, make } from '../dom.js';
+import { byId, listed, make, percent } from '../dom.js';
 import { compareHeads, headMap, RELATION_NAMES, relationShares, RELATIONS } from '../head-stats.js';
-import { percent } from '../dom.js';
-import { HeadTile } from './heads.js';
+import { HeadTile, quoted } from './heads.js';
 import type { View } from './view.js';
 
 export class AveragePanel {
@@ -19,14 +18,14 @@ export class AveragePanel {
     const { maps, average, names, query } = view;
     const count = maps.layers * maps.heads;
     const comparison = compareHeads(maps, average, query);
-    const targets = comparison.targets.map((key) => (key === query ? 'itself' : `“${names[key]}”`));
+    const targets = comparison.targets.map((key) => quoted(names, query, key));
     const agree = comparison.targets.length === 1;
     this.#text.replaceChildren(
       `Asked about “${names[query]}”, the ${count} heads `,
       agree
         ? `all look most at ${targets[0]}. `
         : `look most at ${comparison.targets.length} different places: ${listed(targets)}. `,
-      `Their average can name one: ${comparison.averageTarget === query ? 'itself' : `“${names[comparison.averageTarget]}”`}, `,
+      `Their average can name one: ${quoted(names, query, comparison.averageTarget)}, `,
       `at ${percent(comparison.averageShare)}. Over the whole sentence the heads differ by `,
       make('strong', {}, `${comparison.differenceBits.toFixed(2)} bits`),
       ` (0 if all were alike, ${comparison.mostBits.toFixed(2)} if no two shared a word).`,
@@ -38,7 +37,7 @@ export class AveragePanel {
   #showCoverage({ maps, average }: View): void {
     const averageShares = relationShares(average);
     const heads = Array.from({ length: maps.layers * maps.heads }, (_, i) => ({
-      name: `layer ${Math.floor(i / maps.heads) + 1}, head ${(i % maps.heads) + 1}`,
+      name: `layer\u00a0${Math.floor(i / maps.heads) + 1}, head\u00a0${(i % maps.heads) + 1}`,
       shares: relationShares(headMap(maps, 0, i)),
     }));
     this.#rows.replaceChildren(

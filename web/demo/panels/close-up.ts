@@ -1,6 +1,6 @@
 // Panel 3: one head large, with the words on both sides, and the asking word's strongest targets as a list.
 import { byId, make, percent } from '../dom.js';
-import { headMap, RELATION_NAMES, relationShares, RELATIONS, row, spread } from '../head-stats.js';
+import { headMap, inOrder, RELATION_NAMES, relationShares, RELATIONS, row, spread } from '../head-stats.js';
 import { drawCloseUp } from '../heatmap.js';
 import type { View } from './view.js';
 
@@ -15,7 +15,7 @@ export class CloseUpPanel {
     const { maps, names, query, layer, head } = view;
     const map = headMap(maps, layer, head);
     const shares = row(map, query);
-    const order = [...names.keys()].sort((a, b) => shares[b]! - shares[a]!).slice(0, LISTED);
+    const order = inOrder(shares).slice(0, LISTED);
     this.#text.replaceChildren(
       make('strong', {}, `Layer ${layer + 1}, head ${head + 1}.`),
       ` In each row the shares add up to 100\u202f%: how much the row’s word takes from each column’s word.`,

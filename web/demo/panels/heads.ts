@@ -3,12 +3,12 @@
 import { byId, make, percent } from '../dom.js';
 import {
   headMap,
+  inOrder,
   RELATION_NAMES,
   relationShares,
   RELATIONS,
   row,
   spread,
-  strongest,
   type HeadMap,
 } from '../head-stats.js';
 import { cellAt, drawTile } from '../heatmap.js';
@@ -18,12 +18,20 @@ import type { View } from './view.js';
 /** A relation is worth a label from here on; below it the head does mostly something else. */
 const LABEL_FROM = 0.25;
 
-export const headName = (layer: number, head: number): string => `layer ${layer + 1}, head ${head + 1}`;
+/** A second target this strong is worth telling; many heads rest on [CLS] and look elsewhere with what remains. */
+const SECOND_FROM = 0.1;
 
-export const sees = (names: readonly string[], query: number, key: number, share: number): string =>
-  key === query
-    ? `“${names[query]}” looks at itself, ${percent(share)}`
-    : `“${names[query]}” looks at “${names[key]}”, ${percent(share)}`;
+export const quoted = (names: readonly string[], query: number, key: number): string => {
+  if (key === query) return 'itself';
+  const name = names[key]!;
+  return name.startsWith('[') ? name : `“${name}”`;
+};
+
+/** "“bank” looks at “had”, 62 %, and “strong”, 16 %" */
+export function sees(names: readonly string[], query: number, keys: readonly number[], shares: Float32Array): string {
+  const targets = keys.map((key) => `${quoted(names, query, key)}, ${percent(shares[key]!)}`);
+  return `“${names[query]}” looks at ${targets.join(', then ')}`;
+}
 
 /** The labels of a head: relations it mostly follows, strongest first; how evenly it spreads if there are none. */
 function labels(map: HeadMap): string[] {
@@ -52,7 +60,7 @@ export class HeadTile {
     this.#canvas.addEventListener('pointermove', (event) => {
       if (!this.#map) return;
       const { query, key } = cellAt(this.#canvas, this.#map.length, event);
-      this.#say(query, key);
+      this.#say(query, [key]);
     });
     this.#canvas.addEventListener('pointerleave', () => this.#sayStrongest());
     this.#canvas.addEventListener('click', (event) => {
@@ -74,12 +82,15 @@ export class HeadTile {
   }
 
   #sayStrongest(): void {
-    if (this.#map && this.#view) this.#say(this.#view.query, strongest(row(this.#map, this.#view.query)));
+    if (!this.#map || !this.#view) return;
+    const [first, second] = inOrder(row(this.#map, this.#view.query));
+    const shares = row(this.#map, this.#view.query);
+    this.#say(this.#view.query, second !== undefined && shares[second]! >= SECOND_FROM ? [first!, second] : [first!]);
   }
 
-  #say(query: number, key: number): void {
+  #say(query: number, keys: readonly number[]): void {
     if (!this.#map || !this.#view) return;
-    this.#text.textContent = sees(this.#view.names, query, key, row(this.#map, query)[key]!);
+    this.#text.textContent = sees(this.#view.names, query, keys, row(this.#map, query));
   }
 
   #fillTable(): void {

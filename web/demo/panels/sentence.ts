@@ -48,8 +48,9 @@ export class SentencePanel {
       this.#chips.replaceChildren(
         ...words.map(({ text, start, end }) => {
           const chips = pieces.slice(start, end).map((piece, i) => chip(piece, start + i));
-          const whole = end - start > 1 ? [make('span', { className: 'whole' }, text)] : [];
-          return make('span', { className: end - start > 1 ? 'word joined' : 'word' }, ...chips, ...whole);
+          if (end - start === 1) return make('span', { className: 'word' }, ...chips);
+          const row = make('span', { className: 'joined' }, ...chips);
+          return make('span', { className: 'word' }, row, make('span', { className: 'whole' }, text));
         }),
       );
     }
