@@ -50,7 +50,8 @@ function conformance(id, title, needs, flags) {
     needs,
     absent: () => existsSync(CONFORMANCE) ? undefined
       : 'the public cases (../shared/conformance) are not beside this clone',
-    command: () => [node, join(ROOT, 'tests/conformance/run.mjs'), ...flags],
+    // Every build that the engine has, behind a flag or not.
+    command: () => [node, ...relaxedFlags, join(ROOT, 'tests/conformance/run.mjs'), ...flags],
     parse: parseClosingLine,
   };
 }
@@ -71,6 +72,14 @@ export const SUITES = [
   gtest('wasm', 'WASM tests, shipped archive', 'wasm-simd', 'headwise_tests.js'),
   gtest('wasm-all-targets', 'WASM tests, every target', 'wasm-simd', 'headwise_tests_all_targets.js'),
   gtest('wasm-relaxed', 'WASM tests, relaxed SIMD', 'wasm-relaxed', 'headwise_tests.js', { flags: relaxedSimdFlags }),
+  {
+    id: 'conformance-runner',
+    title: 'tests of the conformance runner',
+    needs: ['package', 'native'],
+    command: () => [node, '--test', '--test-reporter=tap', join(ROOT, 'tests/conformance/run.test.mjs')],
+    parse: parseTap,
+    progress: (line) => /^\s*# Subtest: (.*)/.exec(line)?.[1],
+  },
   conformance('conformance', 'conformance, JavaScript', ['package'], []),
   conformance('conformance-native', 'conformance, native', ['native'], ['--native']),
   vitest('web', 'package tests, sources', 'web', ['package']),

@@ -1,0 +1,175 @@
+// The runner must be able to fail. A made-up folder holds right cases and every kind of wrong one; both runners have
+// to tell them apart.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { ROOT } from '../../cpp/toolchain/paths.mjs';
+import { excess } from './lib/compare.mjs';
+
+const RUN = join(ROOT, 'tests/conformance/run.mjs');
+const ENGINES = [['JavaScript', []], ['native', ['--native']]];
+const ARRAYS = { F32: Float32Array, F64: Float64Array, I64: BigInt64Array, BOOL: Uint8Array };
+
+/** The bytes of a safetensors file. */
+function safetensors(tensors, metadata) {
+  const header = { __metadata__: metadata };
+  const parts = [];
+  let offset = 0;
+  for (const [name, [dtype, shape, values]] of Object.entries(tensors)) {
+    const bytes = new Uint8Array(ARRAYS[dtype].from(values).buffer);
+    header[name] = { dtype, shape, data_offsets: [offset, offset + bytes.length] };
+    parts.push(bytes);
+    offset += bytes.length;
+  }
+  const text = JSON.stringify(header);
+  const json = Buffer.from(text.padEnd(Math.ceil(text.length / 8) * 8));
+  const size = Buffer.alloc(8);
+  size.writeBigUInt64LE(BigInt(json.length));
+  return Buffer.concat([size, json, ...parts]);
+}
+
+/** Two keys with equal scores: the output is the mean of the values 1 and 3. */
+function meanCase({ y = 2, tensors = {}, metadata = {} } = {}) {
+  return safetensors({
+    'in.Q': ['F32', [1, 1, 1, 1], [0]],
+    'in.K': ['F32', [1, 1, 2, 1], [5, 7]],
+    'in.V': ['F32', [1, 1, 2, 1], [1, 3]],
+    'out.Y': ['F32', [1, 1, 1, 1], [y]],
+    ...tensors,
+  }, { kind: 'onnx_attention', features: 'rank4', tol_abs: '1e-5', tol_rel: '0', ...metadata });
+}
+
+const masked = { 'in.attn_mask': ['BOOL', [1, 2], [0, 0]] };
+
+/** name: [file, wanted line]; no line: it passes. */
+const CASES = {
+  'right': [meanCase()],
+  'right-mask': [meanCase({ y: 3, tensors: { 'in.attn_mask': ['BOOL', [2], [0, 1]] } })],
+  'right-short-mask': [meanCase({ y: 1, tensors: { 'in.attn_mask': ['BOOL', [1, 1], [1]] } })],
+  'right-float64': [meanCase({ tensors: { 'ref64.Y': ['F64', [1, 1, 1, 1], [2.000005]] } })],
+  'right-rank3': [safetensors({
+    'in.Q': ['F32', [1, 1, 2], [0, 0]], 'in.K': ['F32', [1, 2, 1], [5, 7]], 'in.V': ['F32', [1, 2, 1], [1, 3]],
+    'out.Y': ['F32', [1, 1, 2], [2, 2]],
+  }, { kind: 'ort_onnx_attention', tol_abs: '1e-5', tol_rel: '0', 'attr.q_num_heads': '2', 'attr.kv_num_heads': '1' })],
+  'right-no-keys-zero': [meanCase({ y: 0, tensors: masked, metadata: { fully_masked: 'zero' } })],
+  'right-no-keys-nan': [meanCase({ y: NaN, tensors: masked, metadata: { fully_masked: 'nan' } })],
+  'right-no-keys-uniform': [meanCase({ y: 2, tensors: masked, metadata: { fully_masked: 'uniform' } })],
+  'right-alias': [safetensors({ 'in.V': ['F32', [1, 1, 1, 1], [3]], 'out.Y': ['F32', [1, 1, 1, 1], [3]] },
+    { kind: 'onnx_attention', tol_abs: '1e-5', tol_rel: '0', 'alias.Q': 'K', 'alias.K': 'V' })],
+
+  'wrong-number': [meanCase({ y: 2.5 }), /out\.Y: 1 of 1 elements off, worst at \[0,0,0,0\]: got 2, want 2\.5, allowed/],
+  'wrong-nan': [meanCase({ y: NaN }), /got 2, want nan, allowed exactly that/i],
+  'wrong-infinity': [meanCase({ y: Infinity }), /got 2, want inf/i],
+  'wrong-finite': [meanCase({ y: 2, tensors: masked, metadata: { fully_masked: 'nan' } }), /got nan, want 2/i],
+  'wrong-float64': [meanCase({ tensors: { 'ref64.Y': ['F64', [1, 1, 1, 1], [2.00002]] } }), /ref64\.Y: 1 of 1/],
+  'wrong-shape': [meanCase({ tensors: { 'out.Y': ['F32', [1, 1, 1], [2]] } }), /has shape \[1,1,1,1\], want \[1,1,1\]/],
+  'damaged-cut': [meanCase().subarray(0, -5), /cannot be read/],
+  'damaged-empty': [Buffer.alloc(0), /cannot be read/],
+  'damaged-header': [Buffer.from([255, 255, 255, 255, 255, 255, 255, 127, 123]), /cannot be read/],
+  'unknown-kind': [meanCase({ metadata: { kind: 'numpy_attention' } }), /no adapter for kind numpy_attention/],
+  'unknown-input': [meanCase({ tensors: { 'in.sinks': ['F32', [1], [0]] } }), /does not handle in\.sinks/],
+  'unknown-attribute': [meanCase({ metadata: { 'attr.alibi': '1' } }), /does not handle attr\.alibi/],
+  'unknown-result': [meanCase({ tensors: { 'out.lse': ['F32', [1], [0]] } }), /does not make out\.lse/],
+  'unknown-tensor': [meanCase({ tensors: { 'want.Y': ['F32', [1], [0]] } }), /want\.Y is neither/],
+  'unhandled-past': [meanCase({ tensors: { 'in.past_key': ['F32', [1, 1, 1, 1], [0]] } }), /does not handle in\.past_key/],
+  'unhandled-softcap': [meanCase({ metadata: { 'attr.softcap': '2' } }), /does not handle attr\.softcap/],
+  'bad-dtype': [meanCase({ tensors: { 'in.attn_mask': ['I64', [1, 2], [1n, 1n]] } }), /in\.attn_mask is I64/],
+  'bad-flavour': [meanCase({ metadata: { fully_masked: 'maybe' } }), /fully_masked is "maybe"/],
+  'bad-flag': [meanCase({ metadata: { 'attr.is_causal': 'true' } }), /attr\.is_causal is "true"/],
+  'bad-tolerance': [meanCase({ metadata: { tol_abs: 'NaN' } }), /tol_abs is "NaN"/],
+  'bad-alias': [meanCase({ metadata: { 'alias.nonpad_kv_seqlen': 'lengths' } }), /alias\.nonpad_kv_seqlen/],
+  'no-result': [safetensors({ 'in.Q': ['F32', [1, 1, 1, 1], [0]] },
+    { kind: 'onnx_attention', tol_abs: '0', tol_rel: '0' }), /wants no result/],
+  'no-kind': [safetensors({}, { tol_abs: '0', tol_rel: '0' }), /names no kind/],
+  'refused': [meanCase({ tensors: { 'in.attn_mask': ['BOOL', [1, 3], [1, 1, 1]] } }), /attend.?mask/i],
+};
+/** Left out by the default selection, with its reason. */
+const LEFT_OUT = {
+  'later-kind': [meanCase({ metadata: { kind: 'ort_gqa' } }), 'kind ort_gqa (no adapter yet)'],
+  'later-feature': [meanCase({ metadata: { features: 'rank4 softcap window' } }), 'feature softcap + window'],
+};
+
+let scratch;
+const folder = (name) => join(scratch, name);
+
+function writeCases(name, cases) {
+  mkdirSync(folder(name), { recursive: true });
+  for (const [file, [bytes]] of Object.entries(cases)) writeFileSync(join(folder(name), `${file}.safetensors`), bytes);
+  return folder(name);
+}
+
+function run(args, script = RUN) {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [script, ...args], { encoding: 'utf8' });
+  return { status, stdout, stderr, lines: stdout.trimEnd().split('\n') };
+}
+
+before(() => {
+  scratch = mkdtempSync(join(tmpdir(), 'headwise-conformance-'));
+  writeCases('all', { ...CASES, ...LEFT_OUT });
+  writeFileSync(join(folder('all'), 'index.json'), JSON.stringify([{ file: 'right.safetensors' }, { file: 'gone.safetensors' }]));
+  writeCases('right', Object.fromEntries(Object.entries(CASES).filter(([, [, line]]) => !line)));
+});
+after(() => rmSync(scratch, { recursive: true, force: true }));
+
+for (const [engine, flags] of ENGINES) {
+  test(`${engine}: every wrong case fails with its reason, every right one passes`, () => {
+    const { status, lines, stdout, stderr } = run([...flags, '--dir', folder('all')]);
+    const blocks = new Map(stdout.split(/^(?=FAILED |passed |skipped |\d+ passed)/m)
+      .map((block) => [/^FAILED (\S+?)(?:\.safetensors)?(?: \(|:)/.exec(block)?.[1], block]));
+    const wrong = Object.entries(CASES).filter(([, [, line]]) => line);
+    for (const [name, [, line]] of wrong) assert.match(blocks.get(name) ?? `no failure of ${name}`, line, stderr);
+    assert.match(blocks.get('gone'), /is listed in index\.json, but missing/);
+    for (const [, reason] of Object.values(LEFT_OUT)) assert.ok(lines.includes(`skipped 1: ${reason}`), reason);
+    const right = Object.keys(CASES).length - wrong.length;
+    assert.equal(lines.at(-1), `${right} passed, ${wrong.length + 1} failed, 2 skipped`);
+    assert.equal(status, 1);
+  });
+
+  test(`${engine}: right cases alone exit with 0`, () => {
+    const { status, lines } = run([...flags, '--dir', folder('right')]);
+    assert.match(lines.at(-1), /^9 passed, 0 failed, 0 skipped$/);
+    assert.equal(status, 0);
+  });
+
+  test(`${engine}: --kind and --without leave out, --all does not`, () => {
+    const count = (...args) => run([...flags, '--dir', folder('right'), ...args]).lines.at(-1);
+    assert.equal(count('--kind', 'ort_onnx_attention'), '1 passed, 0 failed, 8 skipped');
+    assert.equal(count('--kind', 'onnx_attention', '--without', 'rank4'), '1 passed, 0 failed, 8 skipped');
+    const all = run([...flags, '--dir', folder('all'), '--all']);
+    assert.match(all.stdout, /FAILED later-kind.*no adapter for kind ort_gqa/);
+    assert.match(all.lines.at(-1), / 0 skipped$/);
+  });
+}
+
+test('questions that make no sense exit with 2', () => {
+  for (const args of [['--dir', folder('nowhere')], ['--dir', scratch], ['--kinds', 'torch_mha'], ['--dir']]) {
+    const { status, stderr } = run(args);
+    assert.equal(status, 2, args.join(' '));
+    assert.match(stderr, /^error: /);
+  }
+});
+
+test('a clone without the public cases says so and is not a failure', () => {
+  const clone = join(folder('clone'), 'repository');
+  for (const part of ['package.json', 'tests/conformance', 'cpp/toolchain']) {
+    cpSync(join(ROOT, part), join(clone, part), { recursive: true });
+  }
+  const { status, lines } = run([], join(clone, 'tests/conformance/run.mjs'));
+  assert.match(lines[0], /not beside this clone/);
+  assert.deepEqual(lines.slice(1), ['0 passed, 0 failed, 0 skipped']);
+  assert.equal(status, 0);
+});
+
+test('the tolerance rule', () => {
+  const tolerance = { abs: 0.5, rel: 0.25 };
+  const within = [[1.5, 1], [1.75, 1], [0.25, 1], [NaN, NaN], [Infinity, Infinity], [-Infinity, -Infinity], [-0, 0]];
+  const off = [[1.7500001, 1], [0.2499999, 1], [NaN, 1], [1, NaN], [Infinity, 1], [1, Infinity], [-Infinity, Infinity],
+    [Infinity, NaN]];
+  for (const [got, want] of within) assert.ok(excess(got, want, tolerance) <= 1, `${got} for ${want}`);
+  for (const [got, want] of off) assert.ok(excess(got, want, tolerance) > 1, `${got} for ${want}`);
+  assert.equal(excess(1, 1, { abs: 0, rel: 0 }), 0);
+  assert.ok(excess(1 + 1e-15, 1, { abs: 0, rel: 0 }) > 1);
+});
