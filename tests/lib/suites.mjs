@@ -51,7 +51,7 @@ function conformance(id, title, needs, flags) {
     absent: () => existsSync(CONFORMANCE) ? undefined
       : 'the public cases (../shared/conformance) are not beside this clone',
     // Every build that the engine has, behind a flag or not.
-    command: () => [node, ...relaxedFlags, join(ROOT, 'tests/conformance/run.mjs'), ...flags],
+    command: () => [node, ...relaxedSimdFlags, join(ROOT, 'tests/conformance/run.mjs'), ...flags],
     parse: parseClosingLine,
   };
 }
