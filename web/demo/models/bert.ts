@@ -1,10 +1,10 @@
 // A BERT-style masked-word encoder on the package's two layers, MultiHeadAttention and Linear. The order of steps is
 // BERT's: embeddings → LayerNorm; then per layer attention → add → LayerNorm → widen → GELU → narrow → add → LayerNorm.
 import { Linear, MultiHeadAttention, type Runtime, type Tensor } from 'headwise';
-import type { parseSafetensors } from 'headwise/safetensors';
+import type { StoredTensor } from 'headwise/safetensors';
 import type { AttentionMaps } from '../protocol.js';
 import { add, gelu, layerNorm, topOfSoftmax, type Candidate } from './arithmetic.js';
-import { toFloat32 } from './stored.js';
+import { readNumbers } from './stored.js';
 
 /** The fields of config.json this model needs. */
 export interface BertConfig {
@@ -17,7 +17,7 @@ export interface BertConfig {
   readonly layer_norm_eps: number;
 }
 
-export type StoredTensors = ReturnType<typeof parseSafetensors>['tensors'];
+export type StoredTensors = Readonly<Record<string, StoredTensor>>;
 
 interface Norm {
   readonly weight: Float32Array;
@@ -38,63 +38,6 @@ export interface EncoderResult {
   readonly maps: AttentionMaps;
 }
 
-/** Reads tensors by name and checks their shapes. */
-class Weights {
-  readonly #tensors: StoredTensors;
-  #count = 0;
-
-  constructor(tensors: StoredTensors) {
-    this.#tensors = tensors;
-  }
-
-  get count(): number {
-    return this.#count;
-  }
-
-  read(name: string, shape: readonly number[]): Float32Array {
-    const tensor = this.#tensors[name];
-    const got = tensor ? `[${tensor.shape.join(', ')}]` : 'absent';
-    const wanted = `[${shape.join(', ')}]`;
-    if (!tensor || got !== wanted) {
-      throw new Error(`the weight file: ${name} is ${got}; it must be ${wanted}; use the file that belongs to config.json`);
-    }
-    const values = toFloat32(tensor);
-    this.#count += values.length;
-    return values;
-  }
-
-  norm(name: string, width: number): Norm {
-    return { weight: this.read(`${name}.weight`, [width]), bias: this.read(`${name}.bias`, [width]) };
-  }
-
-  linear(name: string, inFeatures: number, outFeatures: number, runtime: Runtime): Linear {
-    const linear = new Linear({ inFeatures, outFeatures, runtime });
-    linear.loadStateDict({
-      weight: { data: this.read(`${name}.weight`, [outFeatures, inFeatures]), shape: [outFeatures, inFeatures] },
-      bias: { data: this.read(`${name}.bias`, [outFeatures]), shape: [outFeatures] },
-    });
-    return linear;
-  }
-
-  /** Query, key and value stand apart in this file; PyTorch's layer wants them stacked. */
-  attention(name: string, width: number, numHeads: number, runtime: Runtime): MultiHeadAttention {
-    const attention = new MultiHeadAttention({ embedDim: width, numHeads, runtime });
-    const weight = new Float32Array(3 * width * width);
-    const bias = new Float32Array(3 * width);
-    ['query', 'key', 'value'].forEach((part, i) => {
-      weight.set(this.read(`${name}.self.${part}.weight`, [width, width]), i * width * width);
-      bias.set(this.read(`${name}.self.${part}.bias`, [width]), i * width);
-    });
-    attention.loadStateDict({
-      in_proj_weight: { data: weight, shape: [3 * width, width] },
-      in_proj_bias: { data: bias, shape: [3 * width] },
-      'out_proj.weight': { data: this.read(`${name}.output.dense.weight`, [width, width]), shape: [width, width] },
-      'out_proj.bias': { data: this.read(`${name}.output.dense.bias`, [width]), shape: [width] },
-    });
-    return attention;
-  }
-}
-
 export class Bert {
   readonly config: BertConfig;
   /** How many numbers were learned. */
@@ -110,36 +53,50 @@ export class Bert {
   readonly #decoder: Linear;
 
   constructor(tensors: StoredTensors, config: BertConfig, runtime: Runtime) {
-    const weights = new Weights(tensors);
-    const width = config.hidden_size;
-    const inner = config.intermediate_size;
+    const { hidden_size: width, intermediate_size: inner, num_attention_heads: numHeads } = config;
+    const norm = (name: string): Norm => ({
+      weight: readNumbers(tensors, `${name}.weight`, [width]),
+      bias: readNumbers(tensors, `${name}.bias`, [width]),
+    });
+    const linear = (name: string, inFeatures: number, outFeatures: number): Linear => {
+      const made = new Linear({ inFeatures, outFeatures, runtime });
+      made.loadStateDict(tensors, { prefix: `${name}.` });
+      return made;
+    };
+    const attention = (name: string): MultiHeadAttention => {
+      const made = new MultiHeadAttention({ embedDim: width, numHeads, runtime });
+      made.loadStateDict(tensors, { layout: 'bert', prefix: `${name}.` });
+      return made;
+    };
+
     this.config = config;
-    this.#words = weights.read('bert.embeddings.word_embeddings.weight', [config.vocab_size, width]);
-    this.#positions = weights.read('bert.embeddings.position_embeddings.weight', [
+    this.weightCount = Object.values(tensors).reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+    const embeddings = 'bert.embeddings';
+    this.#words = readNumbers(tensors, `${embeddings}.word_embeddings.weight`, [config.vocab_size, width]);
+    this.#positions = readNumbers(tensors, `${embeddings}.position_embeddings.weight`, [
       config.max_position_embeddings,
       width,
     ]);
     // The page never compares two sentences: every piece is of the first segment.
-    this.#firstSegment = weights.read('bert.embeddings.token_type_embeddings.weight', [2, width]).subarray(0, width);
-    this.#embeddingNorm = weights.norm('bert.embeddings.LayerNorm', width);
+    this.#firstSegment = readNumbers(tensors, `${embeddings}.token_type_embeddings.weight`, [2, width]).subarray(0, width);
+    this.#embeddingNorm = norm(`${embeddings}.LayerNorm`);
     this.#layers = Array.from({ length: config.num_hidden_layers }, (_, i) => {
       const name = `bert.encoder.layer.${i}`;
       return {
-        attention: weights.attention(`${name}.attention`, width, config.num_attention_heads, runtime),
-        attentionNorm: weights.norm(`${name}.attention.output.LayerNorm`, width),
-        widen: weights.linear(`${name}.intermediate.dense`, width, inner, runtime),
-        narrow: weights.linear(`${name}.output.dense`, inner, width, runtime),
-        outputNorm: weights.norm(`${name}.output.LayerNorm`, width),
+        attention: attention(`${name}.attention`),
+        attentionNorm: norm(`${name}.attention.output.LayerNorm`),
+        widen: linear(`${name}.intermediate.dense`, width, inner),
+        narrow: linear(`${name}.output.dense`, inner, width),
+        outputNorm: norm(`${name}.output.LayerNorm`),
       };
     });
-    this.#transform = weights.linear('cls.predictions.transform.dense', width, width, runtime);
-    this.#transformNorm = weights.norm('cls.predictions.transform.LayerNorm', width);
+    this.#transform = linear('cls.predictions.transform.dense', width, width);
+    this.#transformNorm = norm('cls.predictions.transform.LayerNorm');
     this.#decoder = new Linear({ inFeatures: width, outFeatures: config.vocab_size, runtime });
     this.#decoder.loadStateDict({
       weight: { data: this.#words, shape: [config.vocab_size, width] },
-      bias: { data: weights.read('cls.predictions.bias', [config.vocab_size]), shape: [config.vocab_size] },
+      bias: { data: readNumbers(tensors, 'cls.predictions.bias', [config.vocab_size]), shape: [config.vocab_size] },
     });
-    this.weightCount = weights.count;
   }
 
   /** Runs every layer over one sentence and keeps the attention of every head. */

@@ -1,18 +1,20 @@
 // Numbers of stored tensors, for the parts of a model that are not layers of the package (embeddings, LayerNorm).
-import type { StoredTensors } from './bert.js';
+import { float16ToFloat32, type StoredTensor } from 'headwise/safetensors';
 
-function half(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 0x1f;
-  const fraction = bits & 0x3ff;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
-  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-}
-
-/** The values of a tensor of type F32 or F16. */
-export function toFloat32(tensor: StoredTensors[string]): Float32Array {
-  if (tensor.dtype === 'F32') return tensor.data;
-  if (tensor.dtype === 'F16') return Float32Array.from(tensor.data, half);
-  throw new TypeError(`a tensor of the weight file is of type ${tensor.dtype}; it must be F32 or F16`);
+/** The values of `tensors[name]`, which must be F32 or F16 and of this shape. */
+export function readNumbers(
+  tensors: Readonly<Record<string, StoredTensor>>,
+  name: string,
+  shape: readonly number[],
+): Float32Array {
+  const tensor = tensors[name];
+  const wanted = `[${shape.join(', ')}] of F32 or F16`;
+  const wayOut = 'use the weight file that belongs to config.json';
+  if (!tensor) throw new Error(`the weight file: ${name} is absent; it must be ${wanted}; ${wayOut}`);
+  if (tensor.shape.length === shape.length && tensor.shape.every((size, i) => size === shape[i])) {
+    if (tensor.dtype === 'F32') return tensor.data;
+    if (tensor.dtype === 'F16') return float16ToFloat32(tensor.data);
+  }
+  const got = `[${tensor.shape.join(', ')}] of ${tensor.dtype}`;
+  throw new Error(`the weight file: ${name} is ${got}; it must be ${wanted}; ${wayOut}`);
 }
