@@ -1,0 +1,40 @@
+// Three projects: `web` tests the built package in Node, `package` its tarball, `browser` the same in Chromium.
+// Each is run by `npm test`, or alone: npx vitest run --config tests/vitest.config.mjs --project web
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitest/config';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const dist = `${root}web/dist/`;
+
+const project = (name, include, timeoutMs, more = {}) => ({
+  // The package by its name, as users import it; its files are not transformed.
+  resolve: {
+    alias: [
+      { find: /^headwise$/, replacement: `${dist}node.js` },
+      { find: /^headwise\/safetensors$/, replacement: `${dist}safetensors.js` },
+    ],
+  },
+  test: {
+    name,
+    root,
+    include,
+    environment: 'node',
+    testTimeout: timeoutMs,
+    hookTimeout: timeoutMs,
+    server: { deps: { external: [/\/web\/dist\//] } },
+    ...more,
+  },
+});
+
+export default defineConfig({
+  root,
+  test: {
+    // The machine may be small, and one browser or one npm at a time is enough.
+    maxWorkers: 2,
+    projects: [
+      project('web', ['tests/web/*.test.ts'], 30_000),
+      project('package', ['tests/package/*.test.ts'], 300_000, { fileParallelism: false }),
+      project('browser', ['tests/web/browser/*.test.ts'], 120_000, { fileParallelism: false }),
+    ],
+  },
+});
