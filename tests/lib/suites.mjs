@@ -56,30 +56,26 @@ function conformance(id, title, needs, flags) {
   };
 }
 
-const ownTests = () => readdirSync(join(ROOT, 'tests/lib')).filter((name) => name.endsWith('.test.mjs')).sort()
-  .map((name) => join(ROOT, 'tests/lib', name));
-
-export const SUITES = [
-  {
-    id: 'setup',
-    title: 'set-up and build tests',
-    needs: ['native', 'wasm-simd', 'wasm-relaxed'],
-    command: () => [node, '--test', '--test-reporter=tap', ...ownTests()],
+/** A suite of Node's own test runner: every *.test.mjs of a folder. */
+function nodeTests(id, title, folder, needs) {
+  return {
+    id,
+    title,
+    needs,
+    command: () => [node, '--test', '--test-reporter=tap', ...readdirSync(join(ROOT, folder)).sort()
+      .filter((name) => name.endsWith('.test.mjs')).map((name) => join(ROOT, folder, name))],
     parse: parseTap,
     progress: (line) => /^\s*# Subtest: (.*)/.exec(line)?.[1],
-  },
+  };
+}
+
+export const SUITES = [
+  nodeTests('setup', 'set-up and build tests', 'tests/lib', ['native', 'wasm-simd', 'wasm-relaxed']),
   gtest('native', 'native tests', 'native', 'headwise_tests'),
   gtest('wasm', 'WASM tests, shipped archive', 'wasm-simd', 'headwise_tests.js'),
   gtest('wasm-all-targets', 'WASM tests, every target', 'wasm-simd', 'headwise_tests_all_targets.js'),
   gtest('wasm-relaxed', 'WASM tests, relaxed SIMD', 'wasm-relaxed', 'headwise_tests.js', { flags: relaxedSimdFlags }),
-  {
-    id: 'conformance-runner',
-    title: 'tests of the conformance runner',
-    needs: ['package', 'native'],
-    command: () => [node, '--test', '--test-reporter=tap', join(ROOT, 'tests/conformance/run.test.mjs')],
-    parse: parseTap,
-    progress: (line) => /^\s*# Subtest: (.*)/.exec(line)?.[1],
-  },
+  nodeTests('conformance-runner', 'conformance runner tests', 'tests/conformance', ['package', 'native']),
   conformance('conformance', 'conformance, JavaScript', ['package'], []),
   conformance('conformance-native', 'conformance, native', ['native'], ['--native']),
   vitest('web', 'package tests, sources', 'web', ['package']),

@@ -2,10 +2,12 @@
 
 const counted = ({ passed, failed, skipped }) => `${passed} passed, ${failed} failed, ${skipped} skipped`;
 
+/** The commonest reasons; those that begin with a number of cases by that number. */
 function shortList(reasons) {
-  const lines = [...new Set(reasons)];
+  const weight = (line) => Number(/^(?:skipped:? )?(\d+):/i.exec(line)?.[1] ?? 0);
+  const lines = [...new Set(reasons)].sort((a, b) => weight(b) - weight(a));
   const shown = lines.slice(0, 5).map((line) => `    skipped: ${line.replace(/^skipped:? ?/i, '')}`);
-  if (lines.length > shown.length) shown.push(`    … and ${lines.length - shown.length} more`);
+  if (lines.length > shown.length) shown.push(`    … and ${lines.length - shown.length} reasons more`);
   return shown;
 }
 

@@ -6,7 +6,7 @@
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { join, relative, sep } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { SetupError, run, runMain, say, seconds, sinceStart } from '../../cpp/toolchain/log.mjs';
+import { SetupError, run, runMain, say, sinceStart } from '../../cpp/toolchain/log.mjs';
 import { ensureNodeModules } from '../../cpp/toolchain/node-modules.mjs';
 import { ROOT } from '../../cpp/toolchain/paths.mjs';
 import { DEMO, buildDemo, vitePath } from './build.mjs';
@@ -32,12 +32,10 @@ function parseArguments(args) {
 }
 
 async function buildPackage() {
-  const begun = Date.now();
   // It prints its own progress: the WASM modules take the time.
   await run(process.execPath, [join(ROOT, 'web/build.mjs')], {
-    cwd: ROOT, topic: 'package', title: 'web/build.mjs', quiet: false, cure: 'mend the error above and run again',
+    cwd: ROOT, title: 'web/build.mjs', quiet: false, cure: 'mend the error above and run again',
   });
-  say('package', `ready in ${seconds(begun)}`);
 }
 
 async function serve({ port, strictPort }) {
