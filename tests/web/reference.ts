@@ -107,10 +107,6 @@ export function meanOverHeads(weights: Heads): number[] {
 export function headsOf(x: Tensor): Heads {
   const [batch, heads, length, width] = x.shape as [number, number, number, number];
   return make(batch, (b) =>
-    make(heads, (h) =>
-      make(length, (i) =>
-        make(width, (d) => x.data[((b * heads + h) * length + i) * width + d]!),
-      ),
-    ),
+    make(heads, (h) => make(length, (i) => make(width, (d) => x.data[((b * heads + h) * length + i) * width + d]!))),
   );
 }
