@@ -4,6 +4,19 @@
 
 #include "kernels/kernels.h"
 
+// Sizes that cannot be had are part of the tests: AddressSanitizer shall
+// answer null like any allocator, not end the program.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define HEADWISE_TESTS_UNDER_ASAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(HEADWISE_TESTS_UNDER_ASAN)
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1";
+}
+#endif
+
 namespace headwise {
 namespace {
 
