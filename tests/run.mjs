@@ -46,7 +46,7 @@ async function runSuite(suite, scratch) {
   const [program, ...args] = suite.command(reportFile);
   const begun = Date.now();
   const { status, stdout, tail } = await run(program, args, {
-    cwd: ROOT, topic: 'test', title: suite.title, allowFailure: true, timeoutMs: SUITE_TIMEOUT_MS,
+    cwd: ROOT, env: { NO_COLOR: '1' }, topic: 'test', title: suite.title, allowFailure: true, timeoutMs: SUITE_TIMEOUT_MS,
     progress: suite.progress,
   });
   let counts;
