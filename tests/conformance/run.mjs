@@ -63,7 +63,7 @@ async function main(args) {
   }
   const dir = caseFolder(options.dir);
   if (dir === undefined) {
-    console.log('skipped: the public cases (../shared/conformance) are not beside this clone; give a folder with --dir');
+    console.log('skipped: the public cases (../shared/conformance) are not beside this clone; see --dir');
     console.log('0 passed, 0 failed, 0 skipped');
     return 0;
   }

@@ -1,8 +1,7 @@
-// Kind `keras_mha`: kernels [in, heads, size] become rows [heads * size, in], biases [heads, size] lie behind one
-// another as in_proj_bias does.
+// Kind `keras_mha`: Keras' MultiHeadAttention. The package reads kernels [in, heads, size] as they are.
 import { CaseError } from './case-file.mjs';
 import { finiteRule, maskOptions } from './masks.mjs';
-import { permute, reshape, sizeOf, stack, toRank4 } from './tensor.mjs';
+import { reshape, toRank4 } from './tensor.mjs';
 
 const INPUTS = ['query', 'key', 'value'];
 
@@ -24,19 +23,12 @@ export function runKerasMha(c, api) {
   }
 
   const state = {
-    q_proj_weight: rows(queryKernel),
-    k_proj_weight: rows(keyKernel),
-    v_proj_weight: rows(valueKernel),
-    'out_proj.weight': reshape(permute(outputKernel, [2, 0, 1]), [outDim, numHeads * vHeadDim]),
+    query_kernel: queryKernel, key_kernel: keyKernel, value_kernel: valueKernel, output_kernel: outputKernel,
   };
-  const useBias = c.flag('use_bias', true);
-  const inBiases = INPUTS.map((name) => c.param(`${name}_bias`, { ranks: [2] }));
-  const outBias = c.param('output_bias', { ranks: [1] });
-  const count = [...inBiases, outBias].filter(Boolean).length;
-  if (count !== (useBias ? 4 : 0)) throw new CaseError(`attr.use_bias=${Number(useBias)}, but it has ${count} biases`);
-  if (useBias) {
-    state.in_proj_bias = stack(inBiases.map((bias) => reshape(bias, [sizeOf(bias.shape)])));
-    state['out_proj.bias'] = outBias;
+  const bias = c.flag('use_bias', true);
+  for (const name of [...INPUTS, 'output']) {
+    const tensor = c.param(`${name}_bias`, { ranks: [name === 'output' ? 1 : 2] });
+    if (tensor) state[`${name}_bias`] = tensor;
   }
 
   const sizes = { batch: query.shape[0], heads: numHeads, queries: query.shape[1], keys: key.shape[1] };
@@ -47,20 +39,16 @@ export function runKerasMha(c, api) {
   };
 
   const mha = new api.MultiHeadAttention({
-    embedDim, numHeads, numKvHeads, headDim, vHeadDim, kDim, vDim, outDim, bias: useBias, ...api.options,
+    embedDim, numHeads, numKvHeads, headDim, vHeadDim, kDim, vDim, outDim, bias, ...api.options,
   });
   try {
-    mha.loadStateDict(state);
+    // Strict: refuses missing, misshapen and superfluous tensors.
+    mha.loadStateDict(state, { layout: 'keras' });
     const { output, weights } = mha.forward(query, key, value, options);
     return { output, ...(needWeights ? { attention_scores: weights } : {}) };
   } finally {
     mha.dispose();
   }
-}
-
-function rows(kernel) {
-  const [width, heads, size] = kernel.shape;
-  return reshape(permute(kernel, [1, 2, 0]), [heads * size, width]);
 }
 
 function readMasks(c) {

@@ -3,11 +3,11 @@
 // the package gets as `attnBias`.
 import { broadcastTo } from './tensor.mjs';
 
-const LOWEST_F32 = -3.4028234663852886e38;
+export const LOWEST_F32 = -3.4028234663852886e38;
 
 /**
- * @param masks  what hides: attend, bias (rank 4, sizes 1 or full), padding [B,S], keyLengths and queryOffset (Int32Array
- *               [B]), causal
+ * @param masks  what hides: attend, bias (rank 4, sizes 1 or full), padding [B,S], keyLengths and queryOffset
+ *               (Int32Array [B]), causal
  * @param sizes  { batch, heads, queries, keys }
  * @param finite { value, causal }: the number `uniform` and `finite` add for a hidden key, and whether causality
  *               hides by that number, too, or for good
@@ -60,5 +60,3 @@ export function finiteRule(testCase, uniformValue) {
   }
   return { value: uniformValue, causal: true };
 }
-
-export { LOWEST_F32 };

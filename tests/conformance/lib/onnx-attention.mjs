@@ -71,7 +71,9 @@ function readMasks(c, { batch, queries, keys }) {
   }
   const lengths = c.input('nonpad_kv_seqlen', { dtypes: ['I64', 'I32'], ranks: [1] });
   if (lengths) {
-    if (lengths.shape[0] !== batch) throw new CaseError(`in.nonpad_kv_seqlen has ${lengths.shape[0]} entries, want ${batch}`);
+    if (lengths.shape[0] !== batch) {
+      throw new CaseError(`in.nonpad_kv_seqlen has ${lengths.shape[0]} entries, want ${batch}`);
+    }
     masks.keyLengths = Int32Array.from(lengths.data, Number);
     masks.queryOffset = masks.keyLengths.map((length) => length - queries);
   }

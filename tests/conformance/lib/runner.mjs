@@ -93,7 +93,9 @@ export function runFolder({ dir, selection, builds, parseSafetensors, print, ver
         fail(file, kind, lines.join('\n'));
       } else {
         counts.passed += 1;
-        if (verbose) print(`passed ${file} (${kind}): worst element at ${(100 * worst).toFixed(1)} % of what is allowed`);
+        if (verbose) {
+          print(`passed ${file} (${kind}): worst element at ${(100 * worst).toFixed(1)} % of what is allowed`);
+        }
       }
     } catch (error) {
       fail(file, kind, error instanceof CaseError ? error.message : describe(error));

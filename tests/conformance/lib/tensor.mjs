@@ -96,14 +96,3 @@ export function addMasks(a, b) {
   const [x, y] = [broadcastTo(a, shape, 'mask'), broadcastTo(b, shape, 'mask')];
   return { data: x.data.map((value, i) => value + y.data[i]), shape };
 }
-
-/** Puts tensors one below the other along their first axis. */
-export function stack(tensors) {
-  const data = new Float32Array(tensors.reduce((sum, t) => sum + t.data.length, 0));
-  let n = 0;
-  for (const tensor of tensors) {
-    data.set(tensor.data, n);
-    n += tensor.data.length;
-  }
-  return { data, shape: [tensors.reduce((sum, t) => sum + t.shape[0], 0), ...tensors[0].shape.slice(1)] };
-}

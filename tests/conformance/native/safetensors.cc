@@ -99,7 +99,7 @@ Tensor ReadTensor(const std::string& name, const Json& entry, const char* data,
   size_t count = 1;
   for (const Json& size : entry["shape"]) {
     const size_t n = UnsignedOf(size, name + " shape");
-    if (n != 0 && count > data_size / n) Damaged(name + " is too large");
+    if (n != 0 && count > SIZE_MAX / n) Damaged(name + " is too large");
     count *= n;
     tensor.shape.push_back(n);
   }
