@@ -4,6 +4,7 @@ import { Engine } from './engine.js';
 import { averageMap, compareHeads } from './head-stats.js';
 import { drawBar } from './heatmap.js';
 import { LICENCE_URL } from './models/licence.js';
+import { keepForOffline } from './offline/register.js';
 import { AveragePanel } from './panels/average.js';
 import { CloseUpPanel } from './panels/close-up.js';
 import { HeadsPanel } from './panels/heads.js';
@@ -48,6 +49,7 @@ const engine = new Engine({
     model = reply.model;
     failure.hidden = true;
     strip.show(reply.report);
+    keepForOffline();
   },
   onResult(reply) {
     keepQuery(reply);

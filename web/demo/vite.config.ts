@@ -1,4 +1,5 @@
 import { defineConfig } from 'vite';
+import { offlinePlugin } from './offline/plugin.js';
 
 export default defineConfig({
   // Relative addresses: the built page works from any folder of any server.
@@ -10,4 +11,7 @@ export default defineConfig({
     modulePreload: { polyfill: false },
   },
   worker: { format: 'es' },
+  // In the development server the package must keep its place beside its .wasm files.
+  optimizeDeps: { exclude: ['headwise'] },
+  plugins: [offlinePlugin(new URL('./public/', import.meta.url))],
 });

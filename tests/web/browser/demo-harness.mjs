@@ -38,7 +38,10 @@ export async function servePage(folder, policy = POLICY) {
     }
     try {
       const bytes = await readFile(file);
-      response.writeHead(200, { ...headers, 'content-type': TYPES[extname(file)] ?? 'application/octet-stream' });
+      const type = TYPES[extname(file)] ?? 'application/octet-stream';
+      // Browsers ask for the icon again with every new address in the bar, unless they may keep it.
+      const keep = type === 'image/svg+xml' ? { 'cache-control': 'max-age=60' } : {};
+      response.writeHead(200, { ...headers, ...keep, 'content-type': type });
       response.end(bytes);
     } catch {
       response.writeHead(404, headers).end('no such file');
