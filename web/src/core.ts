@@ -125,7 +125,7 @@ export class Core {
   failure(call: string, status: number): HeadwiseError {
     const text = this.alive(call).lastError();
     if (status === STATUS.outOfMemory) {
-      return new HeadwiseMemoryError(`${call}: ${text}; ${WAY_TO_MEMORY}`);
+      return new HeadwiseMemoryError(`${call}: WASM memory is exhausted at ${this.heapBytes} bytes; ${text}`);
     }
     return new HeadwiseError('internal', `${call}: the core refuses this call (status ${status}): ${text}`);
   }
