@@ -8,6 +8,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { SetupError } from '../../cpp/toolchain/log.mjs';
 import { ROOT } from '../../cpp/toolchain/paths.mjs';
+import { KINDS } from './lib/kinds.mjs';
 import { DEFAULT, makeSelection } from './lib/selection.mjs';
 
 const USAGE = `usage: node tests/conformance/run.mjs [options]
@@ -38,6 +39,11 @@ function parseArguments(args) {
     } else {
       throw new UsageError(`unknown argument ${args[i]}`);
     }
+  }
+  // Else everything would be left out, and nothing would have failed.
+  const unknown = options.kinds.find((kind) => !KINDS.has(kind));
+  if (unknown) {
+    throw new UsageError(`--kind ${unknown}: there is no such kind; use one of ${[...KINDS.keys()].join(', ')}`);
   }
   return options;
 }

@@ -156,7 +156,8 @@ for (const [engine, flags] of ENGINES) {
 }
 
 test('questions that make no sense exit with 2', () => {
-  for (const args of [['--dir', folder('nowhere')], ['--dir', scratch], ['--kinds', 'torch_mha'], ['--dir']]) {
+  for (const args of [['--dir', folder('nowhere')], ['--dir', scratch], ['--kinds', 'torch_mha'], ['--dir'],
+    ['--dir', folder('right'), '--kind', 'torch']]) {
     const { status, stderr } = run(args);
     assert.equal(status, 2, args.join(' '));
     assert.match(stderr, /^error: /);

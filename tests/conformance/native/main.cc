@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "adapters.h"
@@ -152,7 +153,12 @@ class Runner {
     std::sort(files.begin(), files.end());
     CheckIndex(files);
     for (const std::string& file : files) RunFile(file);
-    for (const auto& [reason, count] : reasons_) {
+    std::vector<std::pair<std::string, size_t>> reasons(reasons_.begin(),
+                                                        reasons_.end());
+    std::stable_sort(
+        reasons.begin(), reasons.end(),
+        [](const auto& a, const auto& b) { return a.second > b.second; });
+    for (const auto& [reason, count] : reasons) {
       std::printf("skipped %zu: %s\n", count, reason.c_str());
     }
     std::printf("%zu passed, %zu failed, %zu skipped\n", passed_, failed_,
