@@ -46,7 +46,8 @@ async function runSuite(suite, scratch) {
   const [program, ...args] = suite.command(reportFile);
   const begun = Date.now();
   const { status, stdout, tail } = await run(program, args, {
-    cwd: ROOT, env: { NO_COLOR: '1' }, topic: 'test', title: suite.title, allowFailure: true, timeoutMs: SUITE_TIMEOUT_MS,
+    cwd: ROOT, env: { NO_COLOR: '1' }, topic: 'test', title: suite.title, allowFailure: true,
+    timeoutMs: SUITE_TIMEOUT_MS,
     progress: suite.progress,
   });
   let counts;

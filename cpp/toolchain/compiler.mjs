@@ -6,16 +6,17 @@ import { cacheRoot } from './cache.mjs';
 import { ensurePrograms, findProgram } from './debian.mjs';
 import { run, say } from './log.mjs';
 
+/** The Clang of a private Emscripten copy, the newest one. */
 function privateClang() {
-  for (const suite of ['trixie', 'sid']) {
-    const lib = join(cacheRoot(), `emscripten-${suite}`, 'usr/lib');
-    if (!existsSync(lib)) continue;
-    for (const name of readdirSync(lib).filter((n) => /^llvm-\d+$/.test(n))) {
-      const path = join(lib, name, 'bin/clang++');
-      if (existsSync(path)) return path;
-    }
+  const found = [];
+  const root = cacheRoot();
+  for (const entry of existsSync(root) ? readdirSync(root) : []) {
+    const lib = join(root, entry, 'usr/lib');
+    if (!entry.startsWith('emscripten-') || !existsSync(lib)) continue;
+    found.push(...readdirSync(lib).filter((name) => /^llvm-\d+$/.test(name))
+      .map((name) => join(lib, name, 'bin/clang++')).filter((path) => existsSync(path)));
   }
-  return undefined;
+  return found.sort().pop();
 }
 
 /** True when `cxx` is GCC older than 14. Clang says it is GCC 4 but also defines __clang__. */

@@ -1,6 +1,7 @@
 // Debian: packages of the system (installed only as root and only what is missing), and a private apt
 // configuration that downloads packages of another suite without touching the system.
-import { accessSync, constants, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { accessSync, constants, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync }
+  from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { SetupError, run, say, seconds } from './log.mjs';
 
@@ -136,7 +137,7 @@ function sourcesFor(suite) {
  * arguments that select it. `withSources` also fetches the index of source packages.
  */
 export async function privateApt(dir, suite, { withSources = false } = {}) {
-  for (const sub of ['lists/partial', 'cache/archives/partial', 'etc/none']) mkdirSync(join(dir, sub), { recursive: true });
+  for (const sub of ['lists/partial', 'cache/archives/partial', 'etc']) mkdirSync(join(dir, sub), { recursive: true });
   const sources = sourcesFor(suite);
   writeFileSync(join(dir, 'etc/private.sources'), withSources ? sources : sources.replace(/ deb-src$/gm, ''));
   writeFileSync(join(dir, 'status'), '');
@@ -163,7 +164,6 @@ Dir::Cache "${dir}/cache";
 Dir::Etc::sourcelist "/dev/null";
 Dir::Etc::sourceparts "${dir}/etc";
 Dir::Etc::preferences "/dev/null";
-Dir::Etc::preferencesparts "${dir}/etc/none";
 `);
   const args = ['-q', '-c', config];
   const begun = Date.now();

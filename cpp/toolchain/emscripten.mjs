@@ -11,6 +11,8 @@ import { downloadPackages, findProgram, hasApt, privateApt, removePrivateApt } f
 import { SetupError, run, say, seconds } from './log.mjs';
 
 export const MINIMUM = '3.1.69';
+/** Counts the ways a copy was laid. It is part of the folder's name: clones of several ages share one cache. */
+const RECIPE = 4;
 const EMSDK_CURE = 'install Emscripten 3.1.69 or later with emsdk '
   + '(https://emscripten.org/docs/getting_started/downloads.html) and put emcc on PATH or set EMSDK';
 
@@ -27,7 +29,9 @@ const NOT_NEEDED = new RegExp('^(?:' + [
   'dpkg', 'tar', 'debconf', 'rpcsvc-proto', 'libcrypt-dev', 'netbase', 'media-types',
   'lib(?:asan|tsan|hwasan|ubsan|lsan|itm|quadmath|objc)\\d+', 'openssl-provider-legacy',
 ].join('|') + ')$');
-const LLVM_TOOLS = /^(?:clang(?:\+\+|-\d+)?|lld|wasm-ld|ld\.lld|llvm-(?:ar|nm|objcopy|strip|ranlib|objdump|dwarfdump|dwp|cxxfilt|size|readobj|symbolizer|profdata|cov))$/;
+/** What emcc and CMake's platform file call, and what one debugs with; the rest of LLVM is removed. */
+const LLVM_TOOLS = new RegExp('^(?:clang(?:\\+\\+|-\\d+)?|lld|wasm-ld|ld\\.lld|llvm-(?:ar|nm|objcopy|strip|ranlib'
+  + '|objdump|dwarfdump|dwp|cxxfilt|size|readobj|symbolizer|profdata|cov))$');
 
 export function compareVersions(a, b) {
   const [x, y] = [a, b].map((v) => v.split('.').map(Number));
@@ -110,19 +114,12 @@ async function relink(temp, final, llvmDir, machine) {
   say('emscripten', `${programs.length} programs and ${libraries.length} libraries point at the private copy`);
 }
 
-/** Removes what only takes room: documentation, tools nobody calls, library variants this project never links. */
-function prune(temp, llvmDir) {
-  for (const dir of ['doc', 'man', 'info', 'locale', 'lintian', 'zsh', 'bash-completion']) {
-    rmSync(join(temp, 'usr/share', dir), { recursive: true, force: true });
-  }
-  const bins = join(temp, llvmDir, 'bin');
-  for (const name of readdirSync(bins)) if (!LLVM_TOOLS.test(name)) rmSync(join(bins, name));
-  const libs = join(temp, 'usr/share/emscripten/cache/sysroot/lib/wasm32-emscripten');
-  if (!existsSync(libs)) return;
-  for (const name of readdirSync(libs, { recursive: true })) {
-    if (/-ww\b/.test(name) || /libGL-.*(?:emu|ofb|webgl2|full_es3)/.test(name)) rmSync(join(libs, name));
-  }
-}
+/** Not unpacked: documentation, and flavours of system libraries that nothing here links (emcc makes any it misses). */
+const LEFT_OUT = [
+  './usr/share/doc', './usr/share/man', './usr/share/info', './usr/share/locale', './usr/share/lintian',
+  './usr/share/emscripten/test', '*/wasm32-emscripten/lto', '*/wasm32-emscripten/lto-pic', '*/wasm32-emscripten/pic',
+  '*/wasm32-emscripten/libwasmfs*', '*/wasm32-emscripten/libGL-*', '*/wasm32-emscripten/*-ww*',
+].map((pattern) => `--exclude=${pattern}`);
 
 /**
  * A launcher that starts Python through the unpacked loader: its program has fixed addresses, and patchelf breaks such.
@@ -190,14 +187,16 @@ async function lay(temp, final, suite, machine) {
   }
   await inParallel(debs, async (deb) => {
     // dpkg -x would replace the links above by directories; tar keeps them.
-    await run('sh', ['-c', 'dpkg-deb --fsys-tarfile "$0" | tar -x -C "$1" --keep-directory-symlink', deb, temp],
+    await run('sh', ['-c', 'dpkg-deb --fsys-tarfile "$0" | tar -x --keep-directory-symlink -C "$@"', deb, temp,
+      ...LEFT_OUT],
       { topic: 'emscripten', title: `unpacking ${basename(deb)}`, cure: 'free disk space (3 GB) and run again' });
   });
   say('emscripten', `unpacked in ${seconds(unpackBegun)}`);
   const llvm = readdirSync(join(temp, 'usr/lib')).filter((name) => /^llvm-\d+$/.test(name)).sort().pop();
   if (!llvm) throw new SetupError(`suite ${suite} brought no LLVM`, EMSDK_CURE);
   const llvmDir = `usr/lib/${llvm}`;
-  prune(temp, llvmDir);
+  const tools = join(temp, llvmDir, 'bin');
+  for (const name of readdirSync(tools)) if (!LLVM_TOOLS.test(name)) rmSync(join(tools, name));
   await relink(temp, final, llvmDir, machine);
   launchPython(temp, final, machine);
   configure(temp, final, llvmDir);
@@ -223,7 +222,8 @@ async function verify(emcc) {
     await run(emcc, ['-O3', '-msimd128', '-lembind', '-sMODULARIZE', '-sEXPORT_ES6', '-sENVIRONMENT=node',
       join(dir, 'probe.cc'), '-o', join(dir, 'probe.mjs')],
     { topic: 'emscripten', title: 'trial compilation (builds missing system libraries once)', cure: EMSDK_CURE });
-    const script = 'const m = await (await import(process.argv[1])).default(); process.stdout.write(String(m.sum(21)));';
+    const script = `const m = await (await import(process.argv[1])).default();
+      process.stdout.write(String(m.sum(21)));`;
     const out = await run(process.execPath, ['--input-type=module', '-e', script, join(dir, 'probe.mjs')]);
     if (out.stdout !== '42') throw new SetupError(`the trial module answered ${out.stdout}, not 42`, EMSDK_CURE);
   } finally {
@@ -251,8 +251,8 @@ export async function ensureEmscripten() {
     throw new SetupError(`no emcc ${MINIMUM} or later on PATH or under EMSDK`
       + ' (a private copy can be laid on Debian for x86-64 and arm64 only)', EMSDK_CURE);
   }
-  const name = `emscripten-${suite}`;
-  const dir = await ensureEntry(name, 'v3', (temp, final) => {
+  const name = `emscripten-${suite}-${RECIPE}`;
+  const dir = await ensureEntry(name, String(RECIPE), (temp, final) => {
     say('emscripten', `no emcc ${MINIMUM} or later here: laying a private copy into ${join(cacheRoot(), name)}`);
     return lay(temp, final, suite, machine);
   }, async (final) => {

@@ -12,7 +12,8 @@ export async function ensureNodeModules(dir = ROOT) {
   const name = relative(ROOT, dir) || 'the package';
   const lock = join(dir, 'package-lock.json');
   if (!existsSync(lock)) {
-    throw new SetupError(`package-lock.json of ${name} is missing`, `run npm install in ${dir} and commit the lock file`);
+    throw new SetupError(`package-lock.json of ${name} is missing`,
+      `run npm install in ${dir} and commit the lock file`);
   }
   // The Node version counts: native parts of tools are chosen by it.
   const hash = createHash('sha256').update(readFileSync(lock)).update(process.version.split('.')[0]).digest('hex');

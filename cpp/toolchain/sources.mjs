@@ -23,8 +23,8 @@ function checkHash(path, wanted, from) {
 }
 
 /**
- * Downloads an upstream archive. Returns why not when the network does not let us, else an empty string; a wrong hash is
- * an error, never a reason for a detour.
+ * Downloads an upstream archive. Returns why not when the network does not let us, else an empty string; a wrong hash
+ * is an error, never a reason for a detour.
  */
 async function fetchUpstream(pin, path) {
   const stop = new AbortController();
@@ -97,7 +97,7 @@ async function lay(temp) {
 
 /** Returns { highway, googletest, json }: folders with the pinned sources. */
 export async function ensureSources() {
-  const recipe = createHash('sha256').update(JSON.stringify(PINS)).digest('hex').slice(0, 16);
-  const dir = await ensureEntry('sources', recipe, lay);
+  const recipe = createHash('sha256').update(JSON.stringify(PINS)).digest('hex').slice(0, 8);
+  const dir = await ensureEntry(`sources-${recipe}`, recipe, lay);
   return Object.fromEntries(Object.keys(PINS).map((name) => [name, join(dir, name)]));
 }

@@ -74,7 +74,8 @@ test('the table sums every suite and says why something was skipped', () => {
 });
 
 test('a failing program rejects with the end of its output and a cure; a missing one, too', async () => {
-  await assert.rejects(run(process.execPath, ['-e', 'console.error("the cause"); process.exit(3)'], { cure: 'the cure' }),
+  const script = 'console.error("the cause"); process.exit(3)';
+  await assert.rejects(run(process.execPath, ['-e', script], { cure: 'the cure' }),
     (error) => error instanceof SetupError && /exit code 3/.test(error.message) && /the cause/.test(error.message)
       && /cure: the cure/.test(error.message));
   await assert.rejects(run('no-such-program-here', []), /cannot start no-such-program-here/);
