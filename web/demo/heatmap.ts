@@ -14,41 +14,80 @@ export interface MapStyle {
   readonly accent: string;
 }
 
-/** The share a cell's colour stands for. */
-const shown = (share: number, most: number, stretch: boolean): number => (stretch ? share / most : share);
+// Maps are drawn one after the other, so all of them share one small bitmap, made anew when the length changes.
+const small = document.createElement('canvas');
+const smallContext = small.getContext('2d', { willReadFrequently: true })!;
+let pixels = new ImageData(1, 1);
+let pixelWords = new Uint32Array(pixels.data.buffer);
+
+/** The ramp as pixels of an ImageData, which are bytes in the order red, green, blue, opacity. */
+function makeWords(scheme: Scheme): Uint32Array {
+  const table = rampTable(scheme);
+  const bytes = new Uint8Array(4 * (table.length / 3)).fill(255);
+  for (let i = 0; i < table.length / 3; ++i) bytes.set(table.subarray(3 * i, 3 * i + 3), 4 * i);
+  return new Uint32Array(bytes.buffer);
+}
+const rampWords: Readonly<Record<Scheme, Uint32Array>> = { light: makeWords('light'), dark: makeWords('dark') };
 
 function bitmap(map: HeadMap, { scheme, stretch }: MapStyle): HTMLCanvasElement {
   const { data, length } = map;
-  const image = new ImageData(length, length);
-  const table = rampTable(scheme);
+  if (small.width !== length || small.height !== length) {
+    small.width = length;
+    small.height = length;
+    pixels = new ImageData(length, length);
+    pixelWords = new Uint32Array(pixels.data.buffer);
+  }
+  const words = rampWords[scheme];
   for (let query = 0; query < length; ++query) {
-    const shares = row(map, query);
-    const most = shares[strongest(shares)] || 1;
-    for (let key = 0; key < length; ++key) {
-      const cell = query * length + key;
-      const colour = 3 * rampIndex(shown(data[cell]!, most, stretch));
-      image.data[4 * cell] = table[colour]!;
-      image.data[4 * cell + 1] = table[colour + 1]!;
-      image.data[4 * cell + 2] = table[colour + 2]!;
-      image.data[4 * cell + 3] = 255;
+    const most = stretch ? mostOf(row(map, query)) : 1;
+    for (let cell = query * length; cell < (query + 1) * length; ++cell) {
+      pixelWords[cell] = words[rampIndex(data[cell]! / most)]!;
     }
   }
-  const canvas = document.createElement('canvas');
-  canvas.width = length;
-  canvas.height = length;
-  canvas.getContext('2d')!.putImageData(image, 0, 0);
-  return canvas;
+  smallContext.putImageData(pixels, 0, 0);
+  return small;
+}
+
+const mostOf = (shares: Float32Array): number => shares[strongest(shares)] || 1;
+
+// Asking an element for its width makes the browser lay the page out at once, a dozen times a key; so widths are kept.
+const widths = new WeakMap<Element, number>();
+let onResize = (): void => {};
+const observer = new ResizeObserver((entries) => {
+  let changed = false;
+  for (const { target, contentRect } of entries) {
+    changed ||= widths.get(target) !== contentRect.width;
+    widths.set(target, contentRect.width);
+  }
+  if (changed) onResize();
+});
+
+/** `redraw` is called when a canvas has got another width. */
+export function whenResized(redraw: () => void): void {
+  onResize = redraw;
+}
+
+function widthOf(canvas: HTMLCanvasElement): number {
+  let width = widths.get(canvas);
+  if (width === undefined) {
+    // Without its border, like the observer's.
+    width = canvas.clientWidth;
+    widths.set(canvas, width);
+    observer.observe(canvas);
+  }
+  return width;
 }
 
 /** Sizes the canvas for the screen's pixels and returns its context, in CSS pixels, or undefined while it is hidden. */
 function prepare(canvas: HTMLCanvasElement, height?: number): [CanvasRenderingContext2D, number] | undefined {
-  const width = canvas.clientWidth;
+  const width = widthOf(canvas);
   if (width === 0) return undefined;
   const ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round((height ?? width) * ratio);
+  const wanted = [Math.round(width * ratio), Math.round((height ?? width) * ratio)] as const;
   const context = canvas.getContext('2d')!;
+  if (canvas.width !== wanted[0] || canvas.height !== wanted[1]) [canvas.width, canvas.height] = wanted;
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  context.clearRect(0, 0, width, height ?? width);
   return [context, width];
 }
 
@@ -91,8 +130,8 @@ export function drawCloseUp(
   const probe = canvas.getContext('2d')!;
   probe.font = `${LABEL_SIZE}px ${style.font}`;
   const longest = Math.max(...names.map((name) => probe.measureText(name).width));
-  const margin = Math.ceil(Math.min(longest, canvas.clientWidth / 4)) + 8;
-  const size = canvas.clientWidth - margin - 2;
+  const margin = Math.ceil(Math.min(longest, widthOf(canvas) / 4)) + 8;
+  const size = widthOf(canvas) - margin - 2;
   const prepared = prepare(canvas, margin + size + 2);
   if (!prepared) return;
   const [context] = prepared;
@@ -128,9 +167,9 @@ export function drawCloseUp(
   context.font = `${Math.min(14, cell / 2.6)}px ${style.font}`;
   for (let query = 0; query < map.length; ++query) {
     const shares = row(map, query);
-    const most = shares[strongest(shares)] || 1;
+    const most = style.stretch ? mostOf(shares) : 1;
     shares.forEach((share, key) => {
-      context.fillStyle = inkOn(style.scheme, shown(share, most, style.stretch));
+      context.fillStyle = inkOn(style.scheme, share / most);
       context.fillText((100 * share).toFixed(0), margin + (key + 0.5) * cell, margin + (query + 0.5) * cell);
     });
   }

@@ -2,7 +2,7 @@
 import { byId, pieceName } from './dom.js';
 import { Engine } from './engine.js';
 import { averageMap, compareHeads } from './head-stats.js';
-import { drawBar } from './heatmap.js';
+import { drawBar, whenResized } from './heatmap.js';
 import { LICENCE_URL } from './models/licence.js';
 import { keepForOffline } from './offline/register.js';
 import { AveragePanel } from './panels/average.js';
@@ -17,6 +17,9 @@ import { readState, writeState } from './url-state.js';
 
 /** Screen readers hear of a change at most this often. */
 const ANNOUNCE_EVERY_MS = 1000;
+
+/** The address follows when nothing has changed for this long. */
+const ADDRESS_AFTER_MS = 250;
 
 const state = readState(location.hash);
 let model: ModelFacts | undefined;
@@ -111,8 +114,18 @@ function draw(): void {
   heads.show(view);
   closeUp.show(view);
   average.show(view);
-  history.replaceState(null, '', `${location.pathname}${location.search}${writeState(state)}`);
+  scheduleAddress();
   announce(view);
+}
+
+let addressing: ReturnType<typeof setTimeout> | undefined;
+
+/** Not on every key: browsers allow some hundred changes of the address in half a minute. */
+function scheduleAddress(): void {
+  clearTimeout(addressing);
+  addressing = setTimeout(() => {
+    history.replaceState(null, '', `${location.pathname}${location.search}${writeState(state)}`);
+  }, ADDRESS_AFTER_MS);
 }
 
 let announced = 0;
@@ -157,12 +170,7 @@ function showBarNumbers(most: string): void {
   );
 }
 
-let width = 0;
-new ResizeObserver(() => {
-  if (document.body.clientWidth === width) return;
-  width = document.body.clientWidth;
-  draw();
-}).observe(document.body);
+whenResized(draw);
 window.addEventListener('hashchange', () => {
   Object.assign(state, readState(location.hash));
   sentence.setText(state.text);

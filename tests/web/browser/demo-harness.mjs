@@ -18,12 +18,11 @@ const TYPES = {
 };
 
 /**
- * Serves `folder` at http://127.0.0.1:PORT/some/where/. `blocked` answers 503 for addresses it matches while it is set.
- * @param {string} folder
+ * Serves `folder` at http://127.0.0.1:PORT/some/where/. block() makes it refuse some.
  */
 export async function servePage(folder, policy = POLICY) {
   const base = '/some/where/';
-  const state = { /** @type {RegExp | undefined} */ blocked: undefined };
+  const state = { blocked: undefined };
   const server = createServer(async (request, response) => {
     const path = decodeURIComponent(new URL(request.url ?? '/', 'http://localhost').pathname);
     const headers = { 'content-security-policy': policy, 'cache-control': 'no-store' };
@@ -47,18 +46,17 @@ export async function servePage(folder, policy = POLICY) {
       response.writeHead(404, headers).end('no such file');
     }
   });
-  await new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve(undefined)));
-  const { port } = /** @type {import('node:net').AddressInfo} */ (server.address());
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', () => resolve()));
+  const { port } = server.address();
   return {
     origin: `http://127.0.0.1:${port}`,
     url: `http://127.0.0.1:${port}${base}`,
-    /** @param {RegExp | undefined} pattern */
     block(pattern) {
       state.blocked = pattern;
     },
     close() {
       return new Promise((resolve) => {
-        server.close(() => resolve(undefined));
+        server.close(() => resolve());
         server.closeAllConnections();
       });
     },

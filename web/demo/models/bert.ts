@@ -78,7 +78,10 @@ export class Bert {
       width,
     ]);
     // The page never compares two sentences: every piece is of the first segment.
-    this.#firstSegment = readNumbers(tensors, `${embeddings}.token_type_embeddings.weight`, [2, width]).subarray(0, width);
+    this.#firstSegment = readNumbers(tensors, `${embeddings}.token_type_embeddings.weight`, [2, width]).subarray(
+      0,
+      width,
+    );
     this.#embeddingNorm = norm(`${embeddings}.LayerNorm`);
     this.#layers = Array.from({ length: config.num_hidden_layers }, (_, i) => {
       const name = `bert.encoder.layer.${i}`;
@@ -135,7 +138,8 @@ export class Bert {
   }
 
   dispose(): void {
-    for (const { attention, widen, narrow } of this.#layers) for (const part of [attention, widen, narrow]) part.dispose();
+    for (const { attention, widen, narrow } of this.#layers)
+      for (const part of [attention, widen, narrow]) part.dispose();
     this.#transform.dispose();
     this.#decoder.dispose();
   }

@@ -84,7 +84,7 @@ export class Tokenizer {
   #split(word: string): string[] {
     if (word === '[mask]' || word.startsWith('__')) return [MASK];
     const parts: string[] = [];
-    for (let at = 0; at < word.length; ) {
+    for (let at = 0; at < word.length;) {
       const prefix = at === 0 ? '' : '##';
       let end = Math.min(word.length, at + this.#longest);
       while (end > at && !this.#ids.has(prefix + word.slice(at, end))) --end;

@@ -11,7 +11,9 @@ export function offlinePlugin(publicFolder: URL): Plugin {
     generateBundle(_options, bundle) {
       const page = bundle['index.html'];
       if (page?.type !== 'asset') throw new Error('the build has no index.html, which the service worker must keep');
-      const files = ['./', ...Object.keys(bundle), ...readdirSync(publicFolder)].filter((name) => name !== 'index.html');
+      const files = ['./', ...Object.keys(bundle), ...readdirSync(publicFolder)].filter(
+        (name) => name !== 'index.html',
+      );
       const code = readFileSync(new URL('./service-worker.js', import.meta.url), 'utf8');
       // Names in assets/ carry a hash of their content; the page's name does not.
       const hash = createHash('sha256').update(files.join('\n')).update(page.source).update(code);

@@ -39,7 +39,9 @@ async function answer(request) {
   } catch (error) {
     const cache = await caches.open(CACHE);
     // The page itself is asked for by its folder.
-    const kept = (await cache.match(request, { ignoreVary: true })) ?? (request.mode === 'navigate' ? await cache.match('./') : undefined);
+    const kept =
+      (await cache.match(request, { ignoreVary: true })) ??
+      (request.mode === 'navigate' ? await cache.match('./') : undefined);
     if (kept) return kept;
     throw error;
   }

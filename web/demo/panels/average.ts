@@ -10,7 +10,11 @@ export class AveragePanel {
   readonly #tile: HeadTile;
 
   constructor(onQuery: (query: number) => void) {
-    this.#tile = new HeadTile(make('p', { className: 'head-name' }, 'Average of all heads'), 'Average of all heads', onQuery);
+    this.#tile = new HeadTile(
+      make('p', { className: 'head-name' }, 'Average of all heads'),
+      'Average of all heads',
+      onQuery,
+    );
     byId('average-tile', HTMLDivElement).append(this.#tile.element);
   }
 

@@ -122,7 +122,8 @@ export class HeadsPanel {
 
   show(view: View): void {
     const { maps } = view;
-    if (this.#tiles.length !== maps.layers || this.#tiles[0]?.length !== maps.heads) this.#build(maps.layers, maps.heads);
+    if (this.#tiles.length !== maps.layers || this.#tiles[0]?.length !== maps.heads)
+      this.#build(maps.layers, maps.heads);
     this.#tiles.forEach((tiles, layer) => {
       tiles.forEach((tile, head) => {
         tile.show(headMap(maps, layer, head), view);
