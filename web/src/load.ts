@@ -255,7 +255,8 @@ async function loadBest(wanted: Variant | 'auto', make: Source['make'], signal: 
   if (wanted === 'relaxed' && !features.relaxedSimd) {
     throw new HeadwiseLoadError(
       'unsupported',
-      `${CALL}: variant is 'relaxed' and this engine has no relaxed SIMD; it must be 'simd' or 'auto' here`,
+      `${CALL}: variant is 'relaxed', for which this engine has no instructions; it must be 'simd' or 'auto' here; leave` +
+        ' it away to get the best there is',
     );
   }
   const notUsed: { variant: string; reason: string }[] = [
