@@ -57,6 +57,7 @@ const engine = new Engine({
   onResult(reply) {
     keepQuery(reply);
     result = reply;
+    for (const panel of document.querySelectorAll<HTMLElement>('.needs-result')) panel.hidden = false;
     sentence.showFills(reply.fills);
     strip.show(reply.report, { milliseconds: reply.milliseconds, pieces: reply.maps.length });
     draw();

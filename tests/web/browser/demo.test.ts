@@ -1,5 +1,6 @@
 // The built page in Chromium: its numbers against the golden values, and what it promises about networks, policies,
 // keyboards, colours and failures.
+import { existsSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
@@ -77,6 +78,9 @@ async function readTables(page: Page): Promise<{ tile: string; names: string[]; 
 }
 
 beforeAll(async () => {
+  if (!existsSync(`${DIST}/index.html`)) {
+    throw new Error('web/demo/dist has no page; it must be built first: node web/demo/build.mjs, or run npm test');
+  }
   golden = JSON.parse(await readFile(new URL('golden.json', MODEL), 'utf8')) as Golden;
   vocabulary = (await readFile(new URL('vocab.txt', MODEL), 'utf8')).split('\n');
   server = await servePage(DIST);
