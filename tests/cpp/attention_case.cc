@@ -41,6 +41,12 @@ void Describe(std::ostream& out, const char* name,
   out << ", " << name << " " << testing::PrintToString(values);
 }
 
+// Anything but 0 is true.
+uint8_t RandomByte(Random* random, bool set) {
+  if (!set) return 0;
+  return random->Chance(0.9) ? 1 : 255;
+}
+
 // An array with NaN around it.
 class Guarded {
  public:
@@ -222,10 +228,7 @@ void AddRandomAttendMask(AttentionCase* test, Random* random, unsigned bits,
   test->attend = BroadcastMask<uint8_t>(*test, bits);
   test->attend.data.resize(test->attend.size());
   for (uint8_t& value : test->attend.data) {
-    // Anything but 0 attends.
-    value = random->Chance(keep)
-                ? static_cast<uint8_t>(random->Chance(0.9) ? 1 : 255)
-                : 0;
+    value = RandomByte(random, random->Chance(keep));
   }
 }
 
@@ -253,7 +256,7 @@ void AddRandomMasks(AttentionCase* test, Random* random) {
   if (random->Chance(0.4)) {
     const double hide = random->Pick<double>({0.1, 0.6});
     for (size_t n = 0; n < test->batch * test->keys; ++n) {
-      test->padding.push_back(random->Chance(hide) ? 1 : 0);
+      test->padding.push_back(RandomByte(random, random->Chance(hide)));
     }
   }
   for (size_t b = 0; b < test->batch; ++b) {

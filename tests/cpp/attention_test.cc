@@ -62,7 +62,10 @@ TEST_P(AttentionTest, LengthsAroundBlocks) {
   Random random(3);
   for (const size_t n : {63, 64, 65, 127, 128, 129, 255, 256, 257, 400}) {
     ExpectMatchesOracle(PickCase(&random, 9, n, 10, 17));
-    ExpectMatchesOracle(PickCase(&random, n, 31, 4, 6));
+    AttentionCase masked = PickCase(&random, n, 31, 4, 6);
+    AddRandomAttendMask(&masked, &random, 2 | 1, 0.6);
+    AddRandomBias(&masked, &random, 8 | 2, 0.1);
+    ExpectMatchesOracle(masked);
     AttentionCase causal = PickCase(&random, n, n + 5, 6, 4);
     causal.causal = Causal::kEnd;
     ExpectMatchesOracle(causal);
@@ -113,7 +116,7 @@ TEST_P(AttentionTest, KeyPadding) {
     AttentionCase test = PickCase(&random, 6, n < 10 ? 21 : 280, 5, 9);
     const double hide = n % 2 == 0 ? 0.2 : 0.8;
     for (size_t j = 0; j < test.batch * test.keys; ++j) {
-      test.padding.push_back(random.Chance(hide) ? 1 : 0);
+      test.padding.push_back(random.Chance(hide) ? (j % 5 == 0 ? 2 : 1) : 0);
     }
     ExpectMatchesOracle(test);
   }

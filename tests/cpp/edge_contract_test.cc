@@ -217,6 +217,29 @@ TEST_P(EdgeContractTest, N47InfiniteScoreMakesItsRowNan) {
   ExpectMatchesOracle(test, run);
 }
 
+// The poisoned rows are all that a tile, or a later chunk, has to look at.
+TEST_P(EdgeContractTest, N47NothingButPoison) {
+  for (const float poison : {kNan, kInf}) {
+    for (const size_t keys : {1, 3, 128, 129, 130, 300}) {
+      AttentionCase test =
+          ListCase({1}, Floats(keys, 0.5f), Floats(keys, 2.0f));
+      test.key.At(0, 0, keys - 1, 0) = poison;
+      AttentionRun run = RunOk(test);
+      EXPECT_TRUE(std::isnan(run.output[0])) << keys << " keys";
+      EXPECT_TRUE(std::isnan(run.lse[0])) << keys << " keys";
+      EXPECT_TRUE(SameBits(run.weights, Floats(keys, kNan)));
+      // Alone in its chunk.
+      test.padding.assign(keys, 0);
+      for (size_t j = keys / 128 * 128; j + 1 < keys; ++j) {
+        test.padding[j] = 1;
+      }
+      run = RunOk(test);
+      EXPECT_TRUE(std::isnan(run.output[0])) << keys << " keys";
+      ExpectMatchesOracle(test, run);
+    }
+  }
+}
+
 TEST_P(EdgeContractTest, N51MaskedWeightsAreExactlyZero) {
   AttentionCase test = ListCase({1}, {10000, 0, -10000}, {10, 20, 40});
   test.attend = Attend(1, 3, {0, 1, 1});

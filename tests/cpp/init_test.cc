@@ -91,17 +91,18 @@ TEST_P(InitTest, PackedInProjectionOfGroupedHeads) {
   ExpectUniform(weights.out.weight, 1.0 / std::sqrt(6.0 * 14.0));
 }
 
-// Widths differ: three weights, each with its own bound.
+// Widths differ, one or both: three weights, each with its own bound.
 TEST_P(InitTest, SeparateProjections) {
-  Config config;
-  config.embed_dim = 60;
-  config.num_heads = 4;
-  config.k_dim = 40;
-  for (const size_t v_dim : {60, 25}) {
+  const size_t widths[][2] = {{40, 60}, {60, 25}, {40, 25}};
+  for (const auto& [k_dim, v_dim] : widths) {
+    Config config;
+    config.embed_dim = 60;
+    config.num_heads = 4;
+    config.k_dim = k_dim;
     config.v_dim = v_dim;
     const LayerWeights weights = InitialWeights(config);
     ExpectUniform(weights.query.weight, Xavier(60, 60));
-    ExpectUniform(weights.key.weight, Xavier(40, 60));
+    ExpectUniform(weights.key.weight, Xavier(k_dim, 60));
     ExpectUniform(weights.value.weight, Xavier(v_dim, 60));
   }
 }
