@@ -70,7 +70,7 @@ function nodeTests(id, title, folder, needs) {
 }
 
 export const SUITES = [
-  nodeTests('setup', 'set-up and build tests', 'tests/lib', ['native', 'wasm-simd', 'wasm-relaxed']),
+  nodeTests('setup', 'set-up and build tests', 'tests/lib', ['native', 'wasm-simd', 'wasm-relaxed', 'package']),
   gtest('native', 'native tests', 'native', 'headwise_tests'),
   gtest('wasm', 'WASM tests, shipped archive', 'wasm-simd', 'headwise_tests.js'),
   gtest('wasm-all-targets', 'WASM tests, every target', 'wasm-simd', 'headwise_tests_all_targets.js'),
