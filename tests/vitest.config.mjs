@@ -33,7 +33,10 @@ export default defineConfig({
     maxWorkers: 2,
     projects: [
       project('web', ['tests/web/*.test.ts'], 30_000),
-      project('package', ['tests/package/*.test.ts'], 300_000, { fileParallelism: false }),
+      project('package', ['tests/package/*.test.ts'], 300_000, {
+        fileParallelism: false,
+        globalSetup: ['tests/package/setup.mjs'],
+      }),
       project('browser', ['tests/web/browser/*.test.ts'], 120_000, { fileParallelism: false }),
     ],
   },

@@ -19,8 +19,6 @@ const DIST = join(ROOT, 'web/dist');
 const FRESH = join(BUILD, 'dist-fresh');
 /** What DIST was made from: nothing is done when that has not changed. */
 const STAMP = join(BUILD, 'dist-inputs');
-/** Types without an implementation in TypeScript: theirs is made below. */
-const DECLARED = ['glue.d.ts', 'version.d.ts'];
 
 const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
 
@@ -53,8 +51,9 @@ async function buildEsm(glue) {
     join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', join(ROOT, 'tsconfig.json'),
     '--noEmit', 'false', '--outDir', FRESH,
   ], { cwd: ROOT, topic: 'package', title: 'tsc', cure: 'mend the type errors above' });
-  for (const name of DECLARED) cpSync(join(SOURCE, name), join(FRESH, name));
+  // These two have types in TypeScript only. The glue's are for this package alone.
   cpSync(glue, join(FRESH, 'glue.js'));
+  cpSync(join(SOURCE, 'version.d.ts'), join(FRESH, 'version.d.ts'));
   writeFileSync(join(FRESH, 'version.js'), `export const VERSION = ${JSON.stringify(version)};\n`);
 }
 

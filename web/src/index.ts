@@ -18,7 +18,7 @@ export { type Features, detectFeatures } from './features.js';
 export type { ForwardOptions, PerBatch } from './forward-options.js';
 export type { MultiHeadAttentionOptions, ProjectionBias, ResolvedLayer } from './layer-options.js';
 export { type LinearForwardOptions, type LinearOptions, Linear } from './linear.js';
-export { type LoadOptions, load } from './load.js';
+export { type CompiledModule, type LoadOptions, load } from './load.js';
 export { type BorrowedViews, type BufferSizes, MultiHeadAttention } from './multi-head-attention.js';
 export type { Runtime, RuntimeReport, Variant } from './runtime.js';
 export { type AttentionOptions, type HeadsLayout, scaledDotProductAttention } from './scaled-dot-product-attention.js';

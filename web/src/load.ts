@@ -13,6 +13,9 @@ import { Runtime, type RuntimeReport, type Variant } from './runtime.js';
 import { VERSION } from './version.js';
 import { aborted, compileBytes, compileFrom } from './wasm-source.js';
 
+/** WebAssembly.Module where TypeScript knows it: projects without the DOM's types do not. */
+export type CompiledModule = typeof globalThis extends { WebAssembly: { Module: { prototype: infer M } } } ? M : object;
+
 export interface LoadOptions {
   /**
    * Which build: 'simd' runs everywhere and is bit-reproducible; 'relaxed' has fused multiply-add. 'auto', the
@@ -27,7 +30,7 @@ export interface LoadOptions {
    */
   readonly wasmUrl?: string | URL | undefined;
   /** A module compiled elsewhere, for runtimes that forbid compiling at run time. */
-  readonly wasmModule?: WebAssembly.Module | undefined;
+  readonly wasmModule?: CompiledModule | undefined;
   /** The bytes of a .wasm, for where nothing can be fetched. */
   readonly wasmBinary?: ArrayBuffer | Uint8Array | undefined;
   /** Stops waiting; the download stops when nobody waits any more. */

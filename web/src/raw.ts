@@ -44,13 +44,17 @@ export interface RawModule {
   simdTarget(): string;
 }
 
-/** What the Emscripten factory takes: TypeScript compiles the .wasm and hands the instance in. */
+/**
+ * What the Emscripten factory takes: TypeScript compiles the .wasm and hands the instance in.
+ * @internal
+ */
 export interface RawModuleOptions {
   instantiateWasm(
     imports: WebAssembly.Imports,
     receive: (instance: WebAssembly.Instance) => void,
   ): Record<string, never>;
 }
+/** @internal */
 export type CreateModule = (options: RawModuleOptions) => Promise<RawModule>;
 
 /** Status codes of the core. */

@@ -90,7 +90,10 @@ export class Runtime {
   }
 }
 
-/** The module of the given runtime, or of the first one that was loaded and is alive. */
+/**
+ * The module of the given runtime, or of the first one that was loaded and is alive.
+ * @internal
+ */
 export function coreFor(call: string, runtime: unknown): Core {
   if (runtime === undefined) {
     const first = live[0];
