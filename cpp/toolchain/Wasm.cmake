@@ -46,6 +46,8 @@ endif()
 
 # Programs that run under Node: tests and benchmarks.
 set(HEADWISE_WASM_PROGRAM_LINK_OPTIONS
+  # Binaryen's passes over a large test program take longer than they save.
+  -O1
   -sENVIRONMENT=node
   -sNODERAWFS=1
   -sEXIT_RUNTIME=1
