@@ -2,17 +2,20 @@
 import js from '@eslint/js';
 import ts from 'typescript-eslint';
 
+const GLOBALS = [
+  ...['console', 'URL', 'WebAssembly', 'TextDecoder', 'TextEncoder', 'performance', 'fetch', 'setTimeout'],
+  ...['clearTimeout', 'setInterval', 'clearInterval', 'AbortSignal', 'AbortController', 'process', 'Buffer'],
+  ...['document', 'Worker', 'self', 'postMessage', 'requestAnimationFrame', 'require', 'exports', 'module'],
+];
+
 export default ts.config(
-  { ignores: ['**/node_modules/', '**/dist/', 'build/', 'web/demo/'] },
+  // Other folders have their own hands; types.ts is there to be compiled, not to be run.
+  { ignores: ['**/node_modules/', '**/dist/', 'build/', 'cpp/', 'web/demo/', 'tests/{lib,bench,conformance,cpp}/'] },
+  { ignores: ['tests/run.mjs', 'tests/web/browsers.mjs', 'tests/package/consumer/types.ts'] },
   js.configs.recommended,
   {
-    files: ['**/*.mjs'],
-    languageOptions: {
-      globals: Object.fromEntries(
-        ['process', 'console', 'Buffer', 'URL', 'WebAssembly', 'TextDecoder', 'TextEncoder', 'performance', 'fetch',
-          'setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'globalThis', 'structuredClone', 'AbortSignal',
-          'AbortController', 'document', 'Worker', 'self', 'postMessage'].map((name) => [name, 'readonly'])),
-    },
+    files: ['**/*.{js,mjs,cjs}'],
+    languageOptions: { globals: Object.fromEntries(GLOBALS.map((name) => [name, 'readonly'])) },
   },
   {
     files: ['web/src/**/*.ts', 'tests/**/*.ts', 'web/examples/**/*.ts'],

@@ -4,6 +4,7 @@ import {
   type MaskTensor,
   MultiHeadAttention,
   type MultiHeadAttentionOptions,
+  type PerBatch,
   type Tensor,
   load,
 } from 'headwise';
@@ -115,10 +116,11 @@ describe.each(Object.entries(SHAPES))('%s', (_, options) => {
     const attnBias = pick(undefined, random.tensor(pick(1, L), pick(1, S)), random.tensor(...shape4()));
     if (attnBias) attnBias.data.forEach((_x, i) => random.next() < 0.1 && (attnBias.data[i] = -Infinity));
     const keyPaddingMask = pick(undefined, random.mask(0.2, B, S));
-    const keyLengths = pick(undefined, 9, [11, 0, 6], Int32Array.of(5, 11, 1));
-    const queryLengths = pick(undefined, 5, [7, 3, 0]);
-    const causal = pick(false, true, 'start' as const, 'end' as const);
-    const queryOffset = causal === true || causal === 'start' ? pick(undefined, 3, -2, [0, 4, -1]) : undefined;
+    const keyLengths = pick<PerBatch | undefined>(undefined, 9, [11, 0, 6], Int32Array.of(5, 11, 1));
+    const queryLengths = pick<PerBatch | undefined>(undefined, 5, [7, 3, 0]);
+    const causal = pick<boolean | 'start' | 'end'>(false, true, 'start', 'end');
+    const queryOffset =
+      causal === true || causal === 'start' ? pick<PerBatch | undefined>(undefined, 3, -2, [0, 4, -1]) : undefined;
     const emptyRows = pick('zero' as const, 'nan' as const);
     const of = (list: number | readonly number[] | Int32Array | undefined, b: number, none: number): number =>
       list === undefined ? none : typeof list === 'number' ? list : list[b]!;

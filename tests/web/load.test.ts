@@ -97,6 +97,11 @@ describe('memoised', () => {
     expect(served.get('/once.wasm')).toBe(1);
     expect(await load({ wasmUrl: new URL(wasmUrl) })).toBe(runtime);
     expect(await load({ wasmUrl, threads: 1, variant: 'auto' })).toBe(runtime);
+    // The build that 'auto' took, asked for by its name; and the other way round.
+    expect(await load({ wasmUrl, variant: 'simd' })).toBe(runtime);
+    const named = await load({ wasmUrl: `${base}/named.wasm`, variant: 'simd' });
+    const best = detectFeatures().relaxedSimd ? 'relaxed' : 'simd';
+    if (best === 'simd') expect(await load({ wasmUrl: `${base}/named.wasm` })).toBe(named);
     expect(served.get('/once.wasm')).toBe(1);
   });
 

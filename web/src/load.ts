@@ -73,7 +73,7 @@ function objectKey(value: object): string {
 }
 
 /**
- * Loads the WASM module. Calls with the same options share one download and one runtime. Rejects with
+ * Loads the WASM module. Calls for the same build share one download and one runtime. Rejects with
  * HeadwiseLoadError, whose `code` says why.
  */
 export async function load(options?: LoadOptions): Promise<Runtime> {
@@ -85,19 +85,35 @@ export async function load(options?: LoadOptions): Promise<Runtime> {
   if (o.signal?.aborted) throw aborted(o.signal);
   const { key, make } = chooseSource(o);
   const jobKey = `${variant} ${key}`;
-  let job = jobs.get(jobKey);
-  if (job === undefined || job.runtime?.disposed) {
-    job = startJob(jobKey, (signal) => loadBest(variant, make, signal));
-  }
+  const job =
+    liveJob(jobKey) ??
+    (variant === 'auto' ? finishedJob(`${bestVariant()} ${key}`) : undefined) ??
+    startJob(jobKey, (signal) => loadBest(variant, make, signal), key);
   return waitFor(job, jobKey, o.signal);
 }
 
-function startJob(key: string, run: (signal: AbortSignal) => Promise<Runtime>): Job {
+const bestVariant = (): Variant => (detectFeatures().relaxedSimd ? 'relaxed' : 'simd');
+
+function liveJob(key: string): Job | undefined {
+  const job = jobs.get(key);
+  return job?.runtime?.disposed ? undefined : job;
+}
+
+/** One that has not failed and cannot any more. */
+function finishedJob(key: string): Job | undefined {
+  const job = liveJob(key);
+  return job?.runtime === undefined ? undefined : job;
+}
+
+function startJob(key: string, run: (signal: AbortSignal) => Promise<Runtime>, sourceKey: string): Job {
   const controller = new AbortController();
   const job: Job = { promise: run(controller.signal), controller, waiting: 0 };
   job.promise.then(
     (runtime) => {
       job.runtime = runtime;
+      // Whoever asks for this build by its name gets what 'auto' chose.
+      const named = `${runtime.variant} ${sourceKey}`;
+      if (liveJob(named) === undefined) jobs.set(named, job);
     },
     () => {
       if (jobs.get(key) === job) jobs.delete(key);
