@@ -37,6 +37,13 @@ Status CheckLengths(const char* name, const int32_t* lengths, size_t batch,
   return Status();
 }
 
+Status AtLeast(const char* name, int32_t value, int32_t least) {
+  if (value >= least) return Status();
+  return Status::Error(StatusCode::kInvalidArgument,
+                       "attention: %s is %d; it must be at least %d", name,
+                       static_cast<int>(value), static_cast<int>(least));
+}
+
 template <typename Enum>
 bool IsOneOf(Enum value, Enum last) {
   return static_cast<int>(value) >= 0 &&
@@ -67,6 +74,23 @@ Status CheckOptions(const AttentionSizes& sizes,
                          static_cast<int>(options.causal),
                          static_cast<int>(options.empty_rows));
   }
+  HEADWISE_RETURN_IF_ERROR(CheckLengths(
+      "prefix_lengths", options.prefix_lengths, sizes.batch, sizes.key_length));
+  if (options.prefix_lengths != nullptr && options.causal == Causal::kNone) {
+    return Status::Error(StatusCode::kInvalidArgument,
+                         "attention: prefix_lengths loosen causality, but "
+                         "causal is kNone; use Causal::kStart or kEnd");
+  }
+  if (!std::isfinite(options.softcap) || options.softcap < 0) {
+    return Status::Error(StatusCode::kInvalidArgument,
+                         "attention: softcap is %f; it must be positive, or 0 "
+                         "for off",
+                         static_cast<double>(options.softcap));
+  }
+  HEADWISE_RETURN_IF_ERROR(AtLeast("window_left", options.window_left, -1));
+  HEADWISE_RETURN_IF_ERROR(AtLeast("window_right", options.window_right, -1));
+  HEADWISE_RETURN_IF_ERROR(
+      AtLeast("attention_chunk", options.attention_chunk, 0));
   if (options.query_offsets != nullptr && options.causal == Causal::kEnd) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "attention: query_offsets contradict Causal::kEnd, "
@@ -75,20 +99,129 @@ Status CheckOptions(const AttentionSizes& sizes,
   return Status();
 }
 
-Status CheckWeights(const AttentionSizes& sizes, WeightsKind kind,
-                    const float* weights) {
-  if (!IsOneOf(kind, WeightsKind::kPerHead)) {
+namespace {
+
+template <typename Kind>
+Status CheckAsked(const char* name, Kind kind, Kind last, const float* place,
+                  const AttentionSizes& sizes) {
+  if (!IsOneOf(kind, last)) {
     return Status::Error(StatusCode::kInvalidArgument,
-                         "attention: weights_kind %d is no value of its enum",
+                         "attention: %s_kind %d is no value of its enum", name,
                          static_cast<int>(kind));
   }
   // An array without elements may well be null.
   const bool none = sizes.batch == 0 || sizes.heads == 0 ||
                     sizes.query_length == 0 || sizes.key_length == 0;
-  if (kind != WeightsKind::kNone && weights == nullptr && !none) {
+  if (kind != Kind::kNone && place == nullptr && !none) {
     return Status::Error(StatusCode::kInvalidArgument,
-                         "attention: weights are asked for, but their pointer "
-                         "is null; give it or ask for kNone");
+                         "attention: %s are asked for, but their pointer is "
+                         "null; give it or ask for kNone",
+                         name);
+  }
+  return Status();
+}
+
+}  // namespace
+
+Status CheckWeights(const AttentionSizes& sizes, WeightsKind kind,
+                    const float* weights) {
+  return CheckAsked("weights", kind, WeightsKind::kPerHead, weights, sizes);
+}
+
+Status CheckScores(const AttentionSizes& sizes, ScoresKind kind,
+                   const float* scores) {
+  return CheckAsked("scores", kind, ScoresKind::kBiased, scores, sizes);
+}
+
+Status CheckShapes(const HeadsView<const float>& query,
+                   const HeadsView<const float>& key,
+                   const HeadsView<const float>& value,
+                   const HeadsView<float>& output) {
+  if (key.batch != query.batch || value.batch != query.batch ||
+      output.batch != query.batch) {
+    return Status::Error(
+        StatusCode::kShapeMismatch,
+        "attention: batch sizes differ: query %zu, key %zu, value %zu, output "
+        "%zu",
+        query.batch, key.batch, value.batch, output.batch);
+  }
+  if (key.rows != value.rows) {
+    return Status::Error(StatusCode::kShapeMismatch,
+                         "attention: %zu keys but %zu values; each key needs "
+                         "one value",
+                         key.rows, value.rows);
+  }
+  if (query.cols != key.cols) {
+    return Status::Error(StatusCode::kShapeMismatch,
+                         "attention: query head size %zu differs from key head "
+                         "size %zu",
+                         query.cols, key.cols);
+  }
+  if (key.heads != value.heads || key.heads == 0 ||
+      query.heads % key.heads != 0) {
+    return Status::Error(StatusCode::kShapeMismatch,
+                         "attention: %zu query heads, %zu key heads, %zu value "
+                         "heads; keys and values must have the same number, "
+                         "and the queries a multiple of it",
+                         query.heads, key.heads, value.heads);
+  }
+  if (output.heads != query.heads || output.rows != query.rows ||
+      output.cols != value.cols) {
+    return Status::Error(StatusCode::kShapeMismatch,
+                         "attention: output heads, rows, columns [%zu, %zu, "
+                         "%zu] must be [%zu, %zu, %zu]",
+                         output.heads, output.rows, output.cols, query.heads,
+                         query.rows, value.cols);
+  }
+  return Status();
+}
+
+Status CheckExtraKeys(const HeadsView<const float>& key,
+                      const HeadsView<const float>& value,
+                      const AttentionOptions& options) {
+  const HeadsView<const float>& k = options.extra_key;
+  const HeadsView<const float>& v = options.extra_value;
+  if (k.rows == 0 && v.rows == 0) return Status();
+  const auto fits = [&](const HeadsView<const float>& extra,
+                        const HeadsView<const float>& of) {
+    return (extra.batch == 1 || extra.batch == of.batch) &&
+           extra.heads == of.heads && extra.cols == of.cols;
+  };
+  if (k.rows == v.rows && k.rows <= AttentionOptions::kMaxExtraKeys &&
+      fits(k, key) && fits(v, value)) {
+    return Status();
+  }
+  return Status::Error(
+      StatusCode::kShapeMismatch,
+      "attention: extra_key [%zu, %zu, %zu, %zu] and extra_value [%zu, %zu, "
+      "%zu, %zu] must be [1 or %zu, %zu, n <= %zu, %zu] and the same with %zu",
+      k.batch, k.heads, k.rows, k.cols, v.batch, v.heads, v.rows, v.cols,
+      key.batch, key.heads, AttentionOptions::kMaxExtraKeys, key.cols,
+      value.cols);
+}
+
+Status CheckTile(const AttentionSizes& sizes, const AttentionTileRequest& r,
+                 const float* tile) {
+  if (!IsOneOf(r.kind, TileKind::kBiased) || r.batch_entry >= sizes.batch ||
+      r.head >= sizes.heads || r.row_begin > r.row_end ||
+      r.row_end > sizes.query_length || r.key_begin > r.key_end ||
+      r.key_end > sizes.key_length) {
+    return Status::Error(
+        StatusCode::kInvalidArgument,
+        "attention tile: entry %zu, head %zu, rows %zu to %zu, keys %zu to %zu "
+        "are not inside [%zu, %zu, %zu, %zu]",
+        r.batch_entry, r.head, r.row_begin, r.row_end, r.key_begin, r.key_end,
+        sizes.batch, sizes.heads, sizes.query_length, sizes.key_length);
+  }
+  if (r.kind == TileKind::kWeights && r.lse == nullptr) {
+    return Status::Error(StatusCode::kInvalidArgument,
+                         "attention tile: weights need the lse of the forward "
+                         "pass; ask it for lse");
+  }
+  const bool none = r.row_begin == r.row_end || r.key_begin == r.key_end;
+  if (tile == nullptr && !none) {
+    return Status::Error(StatusCode::kInvalidArgument,
+                         "attention tile: the place for it is null");
   }
   return Status();
 }

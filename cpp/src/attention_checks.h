@@ -17,12 +17,25 @@ struct AttentionSizes {
   size_t key_length = 0;
 };
 
+Status CheckShapes(const HeadsView<const float>& query,
+                   const HeadsView<const float>& key,
+                   const HeadsView<const float>& value,
+                   const HeadsView<float>& output);
+Status CheckExtraKeys(const HeadsView<const float>& key,
+                      const HeadsView<const float>& value,
+                      const AttentionOptions& options);
 // Masks broadcast, lengths lie in range, options do not contradict.
 Status CheckOptions(const AttentionSizes& sizes,
                     const AttentionOptions& options);
 // Weights are asked for with a place to put them.
 Status CheckWeights(const AttentionSizes& sizes, WeightsKind kind,
                     const float* weights);
+Status CheckScores(const AttentionSizes& sizes, ScoresKind kind,
+                   const float* scores);
+
+// The tile lies inside the call, and weights come with their lse.
+Status CheckTile(const AttentionSizes& sizes,
+                 const AttentionTileRequest& request, const float* tile);
 
 }  // namespace headwise
 

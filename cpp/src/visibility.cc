@@ -24,30 +24,63 @@ KeyRange FindKeyRange(const AttentionOptions& options, size_t b,
   return range;
 }
 
+namespace {
+
+int64_t LengthOr(const int32_t* lengths, size_t b, size_t otherwise) {
+  return lengths != nullptr ? int64_t{lengths[b]}
+                            : static_cast<int64_t>(otherwise);
+}
+
+// The largest multiple of `chunk` that is not above `position`.
+int64_t ChunkStart(int64_t position, int64_t chunk) {
+  const int64_t remainder = position % chunk;
+  return position - remainder - (remainder < 0 ? chunk : 0);
+}
+
+}  // namespace
+
+int64_t QueryPosition(const AttentionOptions& options,
+                      const AttentionSizes& sizes, size_t b, size_t i) {
+  int64_t offset = 0;
+  if (options.causal == Causal::kEnd) {
+    offset = LengthOr(options.key_lengths, b, sizes.key_length) -
+             LengthOr(options.query_lengths, b, sizes.query_length);
+  } else if (options.query_offsets != nullptr) {
+    offset = options.query_offsets[b];
+  }
+  return offset + static_cast<int64_t>(i);
+}
+
 void VisibleKeys(const AttentionOptions& options, const AttentionSizes& sizes,
                  const KeyRange& keys, size_t b, size_t i, size_t* begin,
                  size_t* end) {
-  const auto length = [b](const int32_t* lengths, size_t otherwise) {
-    return lengths != nullptr ? int64_t{lengths[b]}
-                              : static_cast<int64_t>(otherwise);
-  };
-  const int64_t queries = length(options.query_lengths, sizes.query_length);
-  const int64_t query = static_cast<int64_t>(i);
-  int64_t visible = static_cast<int64_t>(keys.count);
+  const int64_t position = QueryPosition(options, sizes, b, i);
+  // In positions of the sequence first, relative to the anchor at the end.
+  int64_t first = 0;
+  int64_t last = static_cast<int64_t>(keys.anchor + keys.count);
   if (options.causal != Causal::kNone) {
-    int64_t offset = 0;
-    if (options.causal == Causal::kEnd) {
-      offset = length(options.key_lengths, sizes.key_length) - queries;
-    } else if (options.query_offsets != nullptr) {
-      offset = options.query_offsets[b];
-    }
     // The key at the query's own position is the last one it sees.
-    const int64_t past = offset + query + 1 - static_cast<int64_t>(keys.anchor);
-    visible = std::min(visible, past);
+    last = std::min(
+        last, std::max(position + 1, LengthOr(options.prefix_lengths, b, 0)));
   }
-  if (query >= queries) visible = 0;
-  *begin = 0;
-  *end = static_cast<size_t>(std::max<int64_t>(visible, 0));
+  if (options.window_left >= 0) {
+    first = std::max(first, position - options.window_left);
+  }
+  if (options.window_right >= 0) {
+    last = std::min(last, position + options.window_right + 1);
+  }
+  if (options.attention_chunk > 0) {
+    const int64_t start = ChunkStart(position, options.attention_chunk);
+    first = std::max(first, start);
+    last = std::min(last, start + options.attention_chunk);
+  }
+  const int64_t anchor = static_cast<int64_t>(keys.anchor);
+  first = std::max(first, anchor);
+  const bool padding = static_cast<int64_t>(i) >=
+                       LengthOr(options.query_lengths, b, sizes.query_length);
+  if (padding || first >= last) first = last = anchor;
+  *begin = static_cast<size_t>(first - anchor);
+  *end = static_cast<size_t>(last - anchor);
 }
 
 }  // namespace headwise

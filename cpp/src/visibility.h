@@ -1,4 +1,5 @@
-// Which keys a query may see by position: lengths, padding, causality.
+// Which keys a query may see by position: lengths, padding, causality,
+// window, chunk.
 #ifndef HEADWISE_SRC_VISIBILITY_H_
 #define HEADWISE_SRC_VISIBILITY_H_
 
@@ -20,6 +21,10 @@ struct KeyRange {
 };
 KeyRange FindKeyRange(const AttentionOptions& options, size_t b,
                       size_t key_length);
+
+// Where query i stands among the keys.
+int64_t QueryPosition(const AttentionOptions& options,
+                      const AttentionSizes& sizes, size_t b, size_t i);
 
 // Keys [*begin, *end), relative to the anchor, that query i may see;
 // 0, 0 for none.

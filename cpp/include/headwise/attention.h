@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "headwise/kv_cache.h"
 #include "headwise/status.h"
 #include "headwise/tensor_view.h"
 #include "headwise/workspace.h"
@@ -34,10 +35,26 @@ enum class EmptyRows : int {
 
 enum class WeightsKind : int { kNone = 0, kAveraged = 1, kPerHead = 2 };
 
-// All masks compose: a key is seen only if every one of them lets it.
+// Scores before the softmax: scale * q.k at every key, whatever is hidden; the
+// same after the softcap; or with bias and masks too, -infinity where hidden.
+enum class ScoresKind : int { kNone = 0, kRaw = 1, kCapped = 2, kBiased = 3 };
+
+// All masks compose: a key is seen only if every one of them lets it. Query i
+// stands at position p = query_offsets[b] + i (0 + i without offsets), key j at
+// position j.
+//
+// Order: scale * q.k -> softcap -> + ALiBi and attn_bias -> masks -> softmax
+// with sink -> . V.
 struct AttentionOptions {
   // Factor of q.k; default 1 / sqrt(D).
   std::optional<float> scale;
+  // softcap * tanh(score / softcap); 0: off (Gemma 2).
+  float softcap = 0.0f;
+  // [H]: head h gets -slope * |p - j| added (ALiBi, Press et al. 2021).
+  const float* alibi_slopes = nullptr;
+  // [H]: a score without a value that joins every softmax of head h, so that a
+  // row can attend to nothing (Miller 2023; gpt-oss). -infinity: none.
+  const float* sinks = nullptr;
 
   // 1 = may attend; broadcasts to [B, H, L, S].
   MaskView<uint8_t> attend_mask;
@@ -51,9 +68,29 @@ struct AttentionOptions {
   const int32_t* query_lengths = nullptr;
 
   Causal causal = Causal::kNone;
+  // Keys p - window_left <= j <= p + window_right are seen: neighbours on each
+  // side, the query's own position not counted. -1: unlimited.
+  int32_t window_left = -1;
+  int32_t window_right = -1;
+  // Only keys in the query's own chunk of this many positions (Llama 4); 0:
+  // off.
+  int32_t attention_chunk = 0;
+  // [B]: causality does not hide the keys before this length (prefix-LM);
+  // 0..S.
+  const int32_t* prefix_lengths = nullptr;
   // [B]: query i stands at position query_offsets[b] + i; may be negative.
   // Null: 0. Contradicts Causal::kEnd, which has its own offset.
   const int32_t* query_offsets = nullptr;
+
+  // Keys and values [B or 1, Hkv, n, D or Dv] behind the others that every
+  // query sees, whatever masks and positions say: PyTorch's bias_k, bias_v and
+  // zero attention. n at most kMaxExtraKeys; weights get n more columns.
+  static constexpr size_t kMaxExtraKeys = 128;
+  HeadsView<const float> extra_key;
+  HeadsView<const float> extra_value;
+
+  // [H]: factor of each head's output, 0 to switch it off.
+  const float* head_gates = nullptr;
 
   EmptyRows empty_rows = EmptyRows::kZero;
 };
@@ -62,12 +99,17 @@ struct AttentionOutputs {
   // [B, H, L, Dv].
   HeadsView<float> output;
   // kPerHead: [B, H, L, S]; kAveraged: [B, L, S], the mean over the heads.
-  // Contiguous.
+  // Contiguous; extra keys come last in S.
   WeightsKind weights_kind = WeightsKind::kNone;
   float* weights = nullptr;
   // [B, H, L] or null: log of the sum of exp(score) over the keys a query
   // sees; -infinity where it sees none.
   float* lse = nullptr;
+  // [B, H, L] or null: the largest score a query sees (or its sink).
+  float* row_max = nullptr;
+  // [B, H, L, S], contiguous; S with the extra keys, as for the weights.
+  ScoresKind scores_kind = ScoresKind::kNone;
+  float* scores = nullptr;
 };
 
 // query [B, H, L, D], key [B, Hkv, S, D], value [B, Hkv, S, Dv]. Query head h
@@ -85,10 +127,50 @@ Status ScaledDotProductAttention(const HeadsView<const float>& query,
                                  const AttentionOutputs& outputs,
                                  Workspace* workspace);
 
+// The same over the keys and values of a cache, the query's own among them:
+// query i of entry b stands at position cache.length(b) - query_lengths[b] + i
+// (L without query_lengths). key_lengths, key_padding_mask and query_offsets
+// are the cache's to say and must not be given. S is the largest length of all
+// entries. With a rolling cache masks, biases, weights and scores have no
+// columns to belong to and are kInvalidArgument, window_left must be -1 or the
+// cache's window - 1, and L at most kMaxRollingQueries.
+inline constexpr size_t kMaxRollingQueries = 64;
+Status CachedAttention(const HeadsView<const float>& query,
+                       const KvCache& cache, const AttentionOptions& options,
+                       const AttentionOutputs& outputs, Workspace* workspace);
+
+// A part of the weights or scores of a call, recomputed: rows [row_begin,
+// row_end) of one head against keys [key_begin, key_end). Costs memory for
+// what is asked and nothing else, however long the sequences are.
+enum class TileKind : int {
+  kWeights = 0,  // exp(score - lse); needs the lse of the forward pass
+  kRaw = 1,
+  kCapped = 2,
+  kBiased = 3,
+};
+struct AttentionTileRequest {
+  TileKind kind = TileKind::kWeights;
+  size_t batch_entry = 0;
+  size_t head = 0;
+  size_t row_begin = 0;
+  size_t row_end = 0;
+  size_t key_begin = 0;
+  size_t key_end = 0;
+  const float* lse = nullptr;  // [B, H, L]
+};
+// query, key and options as in the forward pass; extra keys are not part of a
+// tile. tile: [rows, keys], contiguous.
+Status AttentionTile(const HeadsView<const float>& query,
+                     const HeadsView<const float>& key,
+                     const AttentionOptions& options,
+                     const AttentionTileRequest& request, float* tile,
+                     Workspace* workspace);
+
 // Scratch that ScaledDotProductAttention needs for these sizes, whatever the
 // options. Saturates at SIZE_MAX when it cannot be had.
 size_t AttentionWorkspaceBytes(size_t query_length, size_t key_length,
-                               size_t head_dim, size_t v_head_dim);
+                               size_t head_dim, size_t v_head_dim,
+                               size_t extra_keys = 0);
 
 }  // namespace headwise
 

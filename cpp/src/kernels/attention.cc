@@ -49,12 +49,6 @@ HWY_INLINE void ExpRows(float* HWY_RESTRICT x) {
   }
 }
 
-// Subtracting an infinite maximum from an infinite score gives NaN: right for
-// +infinity (contract: the row is NaN), wrong where nothing was seen.
-HWY_INLINE float Finite(float maximum) {
-  return maximum == -std::numeric_limits<float>::infinity() ? 0.0f : maximum;
-}
-
 // Scores of one row become exp(score - maximum), in place.
 template <class D>
 HWY_INLINE void ChunkSoftmax(D d, const TileSpan& span,
@@ -86,19 +80,18 @@ HWY_INLINE void MergeSum(D d, const ChunkState& state, size_t r, V chunk,
 }
 
 // Weighted sum of a chunk's values, merged into sums [rows][padded_cols].
-// values: [column panel][key][2 vectors].
 template <size_t kRows>
-HWY_INLINE void AddValues(const AttentionArgs& args, const TileSpan& span,
-                          size_t chunk_keys, const ChunkState& state,
-                          const float* values, float* sums) {
+HWY_INLINE void AddValues(const AttentionArgs& args, const KeyChunk& chunk,
+                          const TileSpan& span, const ChunkState& state,
+                          float* sums) {
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
   const size_t stride = RoundUp(args.v_head_dim, 2 * lanes);
   for (size_t col = 0; col < args.v_head_dim; col += 2 * lanes) {
     TileProduct<kRows, kChunk, 1>(
         d, args.scores + span.lo,
-        values + col * chunk_keys + span.lo * 2 * lanes, span.hi - span.lo,
-        [&](size_t, size_t) HWY_ATTR { return hn::Zero(d); },
+        chunk.values + col * chunk.value_rows + span.lo * 2 * lanes,
+        span.hi - span.lo, [&](size_t, size_t) HWY_ATTR { return hn::Zero(d); },
         [&](size_t r, size_t half, auto sum) HWY_ATTR {
           MergeSum(d, state, r, sum, sums + r * stride + col + half * lanes);
         });
@@ -109,9 +102,9 @@ HWY_INLINE void AddValues(const AttentionArgs& args, const TileSpan& span,
 // hidden keys must be left out, not multiplied by 0. `hidden` tells which:
 // [kTileRows][kChunk]. Rare, so it need not be fast; the order of addition is
 // the same.
-HWY_INLINE void AddFlaggedValues(const AttentionArgs& args, size_t rows,
-                                 const TileSpan& span, size_t chunk_keys,
-                                 const ChunkState& state, const float* values,
+HWY_INLINE void AddFlaggedValues(const AttentionArgs& args,
+                                 const KeyChunk& chunk, size_t rows,
+                                 const TileSpan& span, const ChunkState& state,
                                  const uint8_t* hidden, float* sums) {
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
@@ -119,8 +112,8 @@ HWY_INLINE void AddFlaggedValues(const AttentionArgs& args, size_t rows,
   for (size_t r = 0; r < rows; ++r) {
     const float* p = args.scores + r * kChunk;
     for (size_t col = 0; col < args.v_head_dim; col += lanes) {
-      const float* panel = values +
-                           col / (2 * lanes) * (2 * lanes) * chunk_keys +
+      const float* panel = chunk.values +
+                           col / (2 * lanes) * (2 * lanes) * chunk.value_rows +
                            col % (2 * lanes);
       auto sum = hn::Zero(d);
       for (size_t j = span.lo; j < span.hi; ++j) {
@@ -136,14 +129,14 @@ HWY_INLINE void AddFlaggedValues(const AttentionArgs& args, size_t rows,
 // One tile of rows against one chunk.
 template <size_t kRows>
 HWY_INLINE void AttendChunk(const AttentionArgs& args, size_t row,
-                            const TileSpan& span, const float* values,
-                            bool nonfinite, float* sums) {
+                            const KeyChunk& chunk, const TileSpan& span,
+                            float* sums) {
   const FloatTag d;
   float* scores = args.scores;
-  TileScores<kRows>(args, row, span, scores);
+  TileScores<kRows>(args, row, chunk, span, ScoreStage::kBiased, scores);
 
   uint8_t hidden[kTileRows * kChunk];
-  if (nonfinite) {
+  if (chunk.nonfinite) {
     for (size_t r = 0; r < kRows; ++r) {
       for (size_t j = span.lo; j < span.hi; ++j) {
         hidden[r * kChunk + j] =
@@ -176,12 +169,30 @@ HWY_INLINE void AttendChunk(const AttentionArgs& args, size_t row,
     total = total * state.keep[r] + state.total[r] * state.take[r];
   }
 
-  const size_t chunk_keys = HWY_MIN(kChunk, args.key_count - span.chunk_first);
-  if (nonfinite) {
-    AddFlaggedValues(args, kRows, span, chunk_keys, state, values, hidden,
-                     sums);
+  if (chunk.nonfinite) {
+    AddFlaggedValues(args, chunk, kRows, span, state, hidden, sums);
   } else {
-    AddValues<kRows>(args, span, chunk_keys, state, values, sums);
+    AddValues<kRows>(args, chunk, span, state, sums);
+  }
+}
+
+// The sink joins the softmax as one more score, with no value.
+HWY_INLINE void AddSink(const AttentionArgs& args, size_t rows,
+                        float* HWY_RESTRICT sums, size_t stride) {
+  if (args.sink == -std::numeric_limits<float>::infinity()) return;
+  for (size_t row = 0; row < rows; ++row) {
+    float& maximum = args.maximum[row];
+    const float after = HWY_MAX(maximum, args.sink);
+    float factors[kTileRows] = {maximum - after, args.sink - after, 0.0f, 0.0f};
+    ExpRows(factors);
+    maximum = after;
+    args.total[row] = args.total[row] * factors[0] + factors[1];
+    const FloatTag d;
+    const auto keep = hn::Set(d, factors[0]);
+    float* of_row = sums + row * stride;
+    for (size_t col = 0; col < stride; col += hn::Lanes(d)) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, of_row + col), keep), d, of_row + col);
+    }
   }
 }
 
@@ -194,31 +205,16 @@ HWY_INLINE void FinishRow(const AttentionArgs& args, size_t row,
   const bool empty = args.total[row] == 0.0f;
   const auto total = hn::Set(d, args.total[row]);
   const auto empty_value = hn::Set(d, args.empty_value);
+  const auto gate = hn::Set(d, args.gate);
   for (size_t col = 0; col < cols; col += hn::Lanes(d)) {
     const auto v =
-        empty ? empty_value : hn::Div(hn::LoadU(d, sums + col), total);
+        empty ? empty_value
+              : hn::Mul(hn::Div(hn::LoadU(d, sums + col), total), gate);
     if (col + hn::Lanes(d) <= cols) {
       hn::StoreU(v, d, out + col);
     } else {
       hn::StoreN(v, d, out + col, cols - col);
     }
-  }
-}
-
-// Calls body(row, rows-as-constant) for each tile of a block.
-template <class Body>
-HWY_INLINE void ForEachTile(size_t rows, const Body& body) {
-  size_t row = 0;
-  for (; row + kTileRows <= rows; row += kTileRows) {
-    body(row, std::integral_constant<size_t, 4>());
-  }
-  switch (rows - row) {
-    case 3:
-      return body(row, std::integral_constant<size_t, 3>());
-    case 2:
-      return body(row, std::integral_constant<size_t, 2>());
-    case 1:
-      return body(row, std::integral_constant<size_t, 1>());
   }
 }
 
@@ -231,78 +227,18 @@ void Attend(const AttentionArgs& args) {
   }
   std::memset(args.sums, 0, args.rows * stride * sizeof(float));
 
-  for (size_t first = 0; first < args.key_count; first += kChunk) {
-    const float* values = args.value_panels + first * stride;
-    const bool nonfinite = args.chunk_nonfinite[first / kChunk] != 0;
-    ForEachTile(args.rows, [&](size_t row, auto rows) HWY_ATTR {
-      const TileSpan span = SpanOf(args, row, rows, first, width);
-      if (span.lo >= span.hi) return;
-      AttendChunk<decltype(rows)::value>(args, row, span, values, nonfinite,
+  for (size_t c = 0; c < args.chunk_count; ++c) {
+    const KeyChunk& chunk = args.chunks[c];
+    ForEachTile(args.seeing_rows, [&](size_t row, auto rows) HWY_ATTR {
+      const TileSpan span = SpanOfTile(args, row, rows, chunk, width);
+      if (span.empty()) return;
+      AttendChunk<decltype(rows)::value>(args, row, chunk, span,
                                          args.sums + row * stride);
     });
   }
+  AddSink(args, args.seeing_rows, args.sums, stride);
   for (size_t row = 0; row < args.rows; ++row) {
     FinishRow(args, row, args.sums + row * stride);
-  }
-}
-
-// weights[j] = exp(score - maximum) / total over one span; j counts within the
-// chunk.
-HWY_INLINE void WriteWeights(const AttentionArgs& args, size_t row,
-                             const TileSpan& span, const float* scores,
-                             float* HWY_RESTRICT weights, bool accumulate) {
-  const FloatTag d;
-  const size_t lanes = hn::Lanes(d);
-  const auto shift = hn::Set(d, Finite(args.maximum[row]));
-  const auto total = hn::Set(d, args.total[row]);
-  for (size_t j = span.panel_lo; j < span.hi; j += lanes) {
-    const size_t left = span.hi - j;
-    auto w = hn::Div(
-        ExpNonPositive(d, hn::Sub(hn::LoadU(d, scores + j), shift)), total);
-    if (left >= lanes) {
-      if (accumulate) w = hn::Add(w, hn::LoadU(d, weights + j));
-      hn::StoreU(w, d, weights + j);
-    } else {
-      if (accumulate) w = hn::Add(w, hn::LoadN(d, weights + j, left));
-      hn::StoreN(w, d, weights + j, left);
-    }
-  }
-}
-
-HWY_INLINE void FillWeights(float value, size_t lo, size_t hi,
-                            float* HWY_RESTRICT weights, bool accumulate) {
-  for (size_t j = lo; j < hi; ++j) {
-    weights[j] = accumulate ? weights[j] + value : value;
-  }
-}
-
-void AttentionWeights(const AttentionArgs& args, float* weights,
-                      size_t weights_stride, bool accumulate) {
-  const size_t width = 2 * hn::Lanes(FloatTag());
-  for (size_t first = 0; first < args.key_count; first += kChunk) {
-    const size_t chunk_keys = HWY_MIN(kChunk, args.key_count - first);
-    ForEachTile(args.rows, [&](size_t row, auto rows) HWY_ATTR {
-      TileSpan span = SpanOf(args, row, rows, first, width);
-      if (span.lo < span.hi) {
-        TileScores<decltype(rows)::value>(args, row, span, args.scores);
-      } else {
-        span.panel_lo = span.hi = 0;
-      }
-      for (size_t r = 0; r < rows; ++r) {
-        const size_t i = row + r;
-        float* to = weights + i * weights_stride + first;
-        // exp(-infinity) / total: 0, or NaN in a row that is NaN.
-        const float total = args.total[i];
-        if (total == 0.0f) {
-          FillWeights(args.empty_value, 0, chunk_keys, to, accumulate);
-          continue;
-        }
-        const float zero = 0.0f / total;
-        FillWeights(zero, 0, span.panel_lo, to, accumulate);
-        WriteWeights(args, i, span, args.scores + r * kChunk, to, accumulate);
-        FillWeights(zero, span.hi, chunk_keys, to, accumulate);
-      }
-    });
   }
 }
 
@@ -317,13 +253,6 @@ namespace kernels {
 
 HWY_EXPORT(Attend);
 void Attend(const AttentionArgs& args) { HWY_DYNAMIC_DISPATCH(Attend)(args); }
-
-HWY_EXPORT(AttentionWeights);
-void AttentionWeights(const AttentionArgs& args, float* weights,
-                      size_t weights_stride, bool accumulate) {
-  HWY_DYNAMIC_DISPATCH(AttentionWeights)
-  (args, weights, weights_stride, accumulate);
-}
 
 }  // namespace kernels
 }  // namespace headwise

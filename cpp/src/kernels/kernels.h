@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace headwise {
 namespace kernels {
@@ -65,7 +66,7 @@ void MatMul(const MatMulArgs& args);
 
 // ------------------------------------------------------------- attention.cc
 
-// A mask over [rows, keys] of one batch entry and head, first key = anchor.
+// A mask over [rows, columns] of one batch entry and head.
 template <typename T>
 struct MaskRows {
   const T* data = nullptr;  // null: none
@@ -73,23 +74,53 @@ struct MaskRows {
   size_t key_stride = 0;  // 0: one value for all keys of a row
 };
 
+// Up to kChunk keys of one key/value head, packed.
+struct KeyChunk {
+  // Position of the first key, relative to the anchor; a multiple of kChunk.
+  size_t first = 0;
+  size_t count = 0;
+  // Of the first key, in a row of a mask or of the weights.
+  size_t column = 0;
+  // Seen by every row, whatever positions and masks say.
+  bool always = false;
+  // Some value is NaN or infinite.
+  bool nonfinite = false;
+  const float* keys = nullptr;    // PackPanels
+  const float* values = nullptr;  // [column panel][value_rows][width]
+  size_t value_rows = 0;
+};
+
 // One block of query rows of one head against all keys of its key/value head.
 struct AttentionArgs {
-  // Keys from the anchor to the last valid one.
-  size_t key_count = 0;
-  const float* key_panels = nullptr;         // PackPanels over all keys
-  const float* value_panels = nullptr;       // PackValues, chunk after chunk
-  const uint8_t* chunk_nonfinite = nullptr;  // PackValues' answers
+  const KeyChunk* chunks = nullptr;  // in rising order
+  size_t chunk_count = 0;
+  size_t columns = 0;  // of a mask row: no mask is read beyond
+  // Column that the first value of a row of weights or scores belongs to.
+  size_t first_column = 0;
   size_t head_dim = 0;
   size_t v_head_dim = 0;
 
   // Queries, already scaled: PackTiles, rows x head_dim. rows <= kQueryBlock.
+  // Rows from seeing_rows on are padding and see nothing.
   const float* query_tiles = nullptr;
   size_t rows = 0;
-  // Keys [begin, end) that row i may see by position, relative to the anchor.
-  // An empty range: begin == end == 0.
+  size_t seeing_rows = 0;
+  // Row i may see, by position relative to the anchor, the keys [0, lead[i])
+  // and [begin[i], end[i]).
+  const size_t* lead = nullptr;
   const size_t* begin = nullptr;
   const size_t* end = nullptr;
+
+  // 0: off.
+  float softcap = 0.0f;
+  // Row i gets -alibi_slope * |first_position + i - j| added at key j, both
+  // relative to the anchor; slope 0: off.
+  float alibi_slope = 0.0f;
+  float first_position = 0.0f;
+  // -infinity: none.
+  float sink = -std::numeric_limits<float>::infinity();
+  // Factor of the output.
+  float gate = 1.0f;
 
   MaskRows<uint8_t> attend;   // 0 hides
   MaskRows<uint8_t> padding;  // 1 hides
@@ -100,8 +131,8 @@ struct AttentionArgs {
   float* scores = nullptr;
   float* sums = nullptr;
 
-  // Results. maximum[i] and total[i]: of the scores a row sees, and the sum of
-  // exp(score - maximum); total 0 where it sees none.
+  // Results. maximum[i] and total[i]: of the scores a row sees, sink included,
+  // and the sum of exp(score - maximum); total 0 where it sees none.
   float* maximum = nullptr;
   float* total = nullptr;
   float* output = nullptr;  // row i at output + i * output_stride
@@ -113,11 +144,21 @@ struct AttentionArgs {
 // output = softmax(scores) V, one pass.
 void Attend(const AttentionArgs& args);
 
+// ----------------------------------------------------- attention_weights.cc
+
 // The weights of the same rows, from maximum and total as Attend left them:
-// row i at weights + i * weights_stride, key_count values. `accumulate` adds
-// to what is there.
+// row i at weights + i * weights_stride, each chunk at its columns.
+// `accumulate` adds to what is there.
 void AttentionWeights(const AttentionArgs& args, float* weights,
                       size_t weights_stride, bool accumulate);
+
+// Which scores: scale * q.k, after the softcap, or with bias and masks too
+// (hidden: -infinity).
+enum class ScoreStage { kRaw, kCapped, kBiased };
+
+// The scores of the same rows at every key of the chunks, likewise.
+void AttentionScores(const AttentionArgs& args, ScoreStage stage, float* scores,
+                     size_t scores_stride);
 
 // --------------------------------------------------------------- targets.cc
 

@@ -10,49 +10,103 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
+#include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
 #include "kernels/kernels.h"
 #include "kernels/simd-inl.h"
 #include "kernels/tile-inl.h"
+#include "memory.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace headwise {
 namespace kernels {
 namespace HWY_NAMESPACE {
 
-// Positions are relative to the first key of the chunk. [lo, hi) covers what
-// some row of the tile may see; [panel_lo, panel_hi) is the same in whole
-// panels: what is computed. The last panel may reach beyond the keys.
+// Positions within one chunk. [lo, hi) covers what some row of the tile may
+// see; [panel_lo, panel_hi) is the same in whole panels: what is computed. The
+// last panel may reach beyond the keys.
 struct TileSpan {
-  size_t chunk_first = 0;  // first key of the chunk, relative to the anchor
   size_t lo = 0;
   size_t hi = 0;
   size_t panel_lo = 0;
   size_t panel_hi = 0;
+
+  bool empty() const { return lo >= hi; }
 };
 
-HWY_INLINE size_t ClampToChunk(size_t key, size_t chunk_first) {
-  if (key <= chunk_first) return 0;
-  return HWY_MIN(key - chunk_first, kChunk);
+HWY_INLINE TileSpan MakeSpan(size_t lo, size_t hi, size_t width) {
+  TileSpan span;
+  span.lo = lo;
+  span.hi = hi;
+  span.panel_lo = lo / width * width;
+  span.panel_hi = RoundUp(hi, width);
+  return span;
+}
+
+// What a row may see of one chunk by position: [0, lead) and [lo, hi).
+struct RowSpan {
+  size_t lead = 0;
+  size_t lo = 0;
+  size_t hi = 0;
+};
+
+HWY_INLINE size_t ClampToChunk(size_t key, const KeyChunk& chunk) {
+  if (key <= chunk.first) return 0;
+  return HWY_MIN(key - chunk.first, chunk.count);
+}
+
+HWY_INLINE RowSpan SpanOfRow(const AttentionArgs& args, size_t row,
+                             const KeyChunk& chunk) {
+  if (row >= args.seeing_rows) return {};
+  if (chunk.always) return {0, 0, chunk.count};
+  return {ClampToChunk(args.lead[row], chunk),
+          ClampToChunk(args.begin[row], chunk),
+          ClampToChunk(args.end[row], chunk)};
 }
 
 // The part of a chunk that `rows` rows, from `row`, may see by position.
-HWY_INLINE TileSpan SpanOf(const AttentionArgs& args, size_t row, size_t rows,
-                           size_t chunk_first, size_t width) {
-  TileSpan span;
-  span.chunk_first = chunk_first;
-  span.lo = kChunk;
+HWY_INLINE TileSpan SpanOfTile(const AttentionArgs& args, size_t row,
+                               size_t rows, const KeyChunk& chunk,
+                               size_t width) {
+  size_t lo = kChunk;
+  size_t hi = 0;
   for (size_t r = row; r < row + rows; ++r) {
-    const size_t lo = ClampToChunk(args.begin[r], chunk_first);
-    const size_t hi = ClampToChunk(args.end[r], chunk_first);
-    if (lo >= hi) continue;
-    span.lo = HWY_MIN(span.lo, lo);
-    span.hi = HWY_MAX(span.hi, hi);
+    const RowSpan span = SpanOfRow(args, r, chunk);
+    if (span.lo < span.hi) {
+      lo = HWY_MIN(lo, span.lo);
+      hi = HWY_MAX(hi, span.hi);
+    }
+    if (span.lead > 0) {
+      lo = 0;
+      hi = HWY_MAX(hi, span.lead);
+    }
   }
-  span.panel_lo = span.lo / width * width;
-  span.panel_hi = (span.hi + width - 1) / width * width;
-  return span;
+  return MakeSpan(HWY_MIN(lo, hi), hi, width);
+}
+
+// Calls body(row, rows-as-constant) for each tile of `rows` rows.
+template <class Body>
+HWY_INLINE void ForEachTile(size_t rows, const Body& body) {
+  size_t row = 0;
+  for (; row + kTileRows <= rows; row += kTileRows) {
+    body(row, std::integral_constant<size_t, 4>());
+  }
+  switch (rows - row) {
+    case 3:
+      return body(row, std::integral_constant<size_t, 3>());
+    case 2:
+      return body(row, std::integral_constant<size_t, 2>());
+    case 1:
+      return body(row, std::integral_constant<size_t, 1>());
+  }
+}
+
+// Subtracting an infinite maximum from an infinite score gives NaN: right for
+// +infinity (contract: the row is NaN), wrong where nothing was seen.
+HWY_INLINE float Finite(float maximum) {
+  return maximum == -std::numeric_limits<float>::infinity() ? 0.0f : maximum;
 }
 
 // Loads `d`-many mask bytes or biases; beyond `left` values nothing is read.
@@ -67,15 +121,15 @@ HWY_INLINE hn::Vec<DFrom> LoadMask(DFrom d, const T* from, size_t key_stride,
 // Hides where the mask bytes are zero (kHideZero) or non-zero.
 template <bool kHideZero, class D>
 HWY_INLINE void HideByBytes(D d, const uint8_t* mask, size_t key_stride,
-                            size_t key_count, const TileSpan& span,
-                            float* HWY_RESTRICT scores) {
+                            size_t columns, const KeyChunk& chunk,
+                            const TileSpan& span, float* HWY_RESTRICT scores) {
   const hn::RebindToUnsigned<D> du;
   const hn::Rebind<uint8_t, D> du8;
   const auto hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
   for (size_t j = span.panel_lo; j < span.hi; j += hn::Lanes(d)) {
-    const size_t key = span.chunk_first + j;
+    const size_t column = chunk.column + j;
     const auto bytes =
-        LoadMask(du8, mask + key * key_stride, key_stride, key_count - key);
+        LoadMask(du8, mask + column * key_stride, key_stride, columns - column);
     const auto zero =
         hn::RebindMask(d, hn::Eq(hn::PromoteTo(du, bytes), hn::Zero(du)));
     const auto score = hn::LoadU(d, scores + j);
@@ -89,13 +143,13 @@ HWY_INLINE void HideByBytes(D d, const uint8_t* mask, size_t key_stride,
 // -infinity would give NaN.
 template <class D>
 HWY_INLINE void AddBias(D d, const float* bias, size_t key_stride,
-                        size_t key_count, const TileSpan& span,
-                        float* HWY_RESTRICT scores) {
+                        size_t columns, const KeyChunk& chunk,
+                        const TileSpan& span, float* HWY_RESTRICT scores) {
   const auto hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
   for (size_t j = span.panel_lo; j < span.hi; j += hn::Lanes(d)) {
-    const size_t key = span.chunk_first + j;
+    const size_t column = chunk.column + j;
     const auto b =
-        LoadMask(d, bias + key * key_stride, key_stride, key_count - key);
+        LoadMask(d, bias + column * key_stride, key_stride, columns - column);
     const auto sum = hn::Add(hn::LoadU(d, scores + j), b);
     hn::StoreU(hn::IfThenElse(hn::Eq(b, hidden), hidden, sum), d, scores + j);
   }
@@ -103,55 +157,101 @@ HWY_INLINE void AddBias(D d, const float* bias, size_t key_stride,
 
 // Hides what the row may not see by position.
 template <class D>
-HWY_INLINE void HideOutside(D d, size_t lo, size_t hi, const TileSpan& span,
+HWY_INLINE void HideOutside(D d, const RowSpan& row, const TileSpan& span,
                             float* HWY_RESTRICT scores) {
-  if (lo <= span.panel_lo && hi >= span.panel_hi) return;
+  if (row.lo <= span.panel_lo && row.hi >= span.panel_hi) return;
   const auto hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
   // Positions within a chunk are exact in a float.
-  const auto first = hn::Set(d, static_cast<float>(lo));
-  const auto end = hn::Set(d, static_cast<float>(hi));
+  const auto lead = hn::Set(d, static_cast<float>(row.lead));
+  const auto first = hn::Set(d, static_cast<float>(row.lo));
+  const auto end = hn::Set(d, static_cast<float>(row.hi));
   for (size_t j = span.panel_lo; j < span.panel_hi; j += hn::Lanes(d)) {
     const auto at = hn::Iota(d, static_cast<float>(j));
-    const auto seen = hn::And(hn::Ge(at, first), hn::Lt(at, end));
+    const auto seen =
+        hn::Or(hn::Lt(at, lead), hn::And(hn::Ge(at, first), hn::Lt(at, end)));
     const auto score = hn::LoadU(d, scores + j);
     hn::StoreU(hn::IfThenElse(seen, score, hidden), d, scores + j);
   }
 }
 
-// Order of the contract: scale * q.k (the queries come scaled), then the bias,
-// then the masks. scores: [kTileRows][kChunk], written at [panel_lo, panel_hi).
+// softcap * tanh(score / softcap).
+template <class D>
+HWY_INLINE void SoftCap(D d, float softcap, const TileSpan& span,
+                        float* HWY_RESTRICT scores) {
+  const auto cap = hn::Set(d, softcap);
+  for (size_t j = span.panel_lo; j < span.panel_hi; j += hn::Lanes(d)) {
+    const auto x = hn::Div(hn::LoadU(d, scores + j), cap);
+    hn::StoreU(hn::Mul(cap, hn::Tanh(d, x)), d, scores + j);
+  }
+}
+
+// -slope * |position - key|; positions are exact in a float up to 2^24.
+template <class D>
+HWY_INLINE void AddAlibi(D d, float slope, float position,
+                         const KeyChunk& chunk, const TileSpan& span,
+                         float* HWY_RESTRICT scores) {
+  const auto minus_slope = hn::Set(d, -slope);
+  const auto own = hn::Set(d, position);
+  for (size_t j = span.panel_lo; j < span.panel_hi; j += hn::Lanes(d)) {
+    const auto key = hn::Iota(d, static_cast<float>(chunk.first + j));
+    const auto bias = hn::Mul(minus_slope, hn::AbsDiff(own, key));
+    hn::StoreU(hn::Add(hn::LoadU(d, scores + j), bias), d, scores + j);
+  }
+}
+
+// What happens to the products of one row: softcap, ALiBi and bias, masks; up
+// to `stage`. Not inlined into the twelve tiles that use it: it would be most
+// of the module, and costs nothing beside their products.
+template <class D>
+HWY_NOINLINE void FinishScores(D d, const AttentionArgs& args, size_t row,
+                               const KeyChunk& chunk, const TileSpan& span,
+                               ScoreStage stage, float* HWY_RESTRICT scores) {
+  if (stage == ScoreStage::kRaw) return;
+  if (args.softcap != 0.0f) SoftCap(d, args.softcap, span, scores);
+  if (stage == ScoreStage::kCapped) return;
+  if (!chunk.always) {
+    if (args.alibi_slope != 0.0f) {
+      AddAlibi(d, args.alibi_slope,
+               args.first_position + static_cast<float>(row), chunk, span,
+               scores);
+    }
+    if (args.bias.data != nullptr) {
+      AddBias(d, args.bias.data + row * args.bias.row_stride,
+              args.bias.key_stride, args.columns, chunk, span, scores);
+    }
+    if (args.attend.data != nullptr) {
+      HideByBytes<true>(d, args.attend.data + row * args.attend.row_stride,
+                        args.attend.key_stride, args.columns, chunk, span,
+                        scores);
+    }
+    if (args.padding.data != nullptr) {
+      HideByBytes<false>(d, args.padding.data + row * args.padding.row_stride,
+                         args.padding.key_stride, args.columns, chunk, span,
+                         scores);
+    }
+  }
+  HideOutside(d, SpanOfRow(args, row, chunk), span, scores);
+}
+
+// Order of the contract: scale * q.k (the queries come scaled), then the rest.
+// scores: [kTileRows][kChunk], written at [panel_lo, panel_hi).
 template <size_t kRows>
 HWY_INLINE void TileScores(const AttentionArgs& args, size_t row,
-                           const TileSpan& span, float* HWY_RESTRICT scores) {
+                           const KeyChunk& chunk, const TileSpan& span,
+                           ScoreStage stage, float* HWY_RESTRICT scores) {
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
   const float* tile = args.query_tiles + row * args.head_dim;
-  const float* panels = args.key_panels + span.chunk_first * args.head_dim;
   for (size_t j = span.panel_lo; j < span.panel_hi; j += 2 * lanes) {
     TileProduct<kRows, 1, kTileRows>(
-        d, tile, panels + j * args.head_dim, args.head_dim,
+        d, tile, chunk.keys + j * args.head_dim, args.head_dim,
         [&](size_t, size_t) HWY_ATTR { return hn::Zero(d); },
         [&](size_t r, size_t half, auto sum) HWY_ATTR {
           hn::StoreU(sum, d, scores + r * kChunk + j + half * lanes);
         });
   }
   for (size_t r = 0; r < kRows; ++r) {
-    float* of_row = scores + r * kChunk;
-    const size_t i = row + r;
-    if (args.bias.data != nullptr) {
-      AddBias(d, args.bias.data + i * args.bias.row_stride,
-              args.bias.key_stride, args.key_count, span, of_row);
-    }
-    if (args.attend.data != nullptr) {
-      HideByBytes<true>(d, args.attend.data + i * args.attend.row_stride,
-                        args.attend.key_stride, args.key_count, span, of_row);
-    }
-    if (args.padding.data != nullptr) {
-      HideByBytes<false>(d, args.padding.data + i * args.padding.row_stride,
-                         args.padding.key_stride, args.key_count, span, of_row);
-    }
-    HideOutside(d, ClampToChunk(args.begin[i], span.chunk_first),
-                ClampToChunk(args.end[i], span.chunk_first), span, of_row);
+    FinishScores(d, args, row + r, chunk, span, stage, scores + r * kChunk);
   }
 }
 
