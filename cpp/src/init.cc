@@ -1,5 +1,7 @@
 #include "init.h"
 
+#include <cmath>
+
 namespace headwise {
 
 float UniformSource::Next(float bound) {
@@ -11,6 +13,13 @@ float UniformSource::Next(float bound) {
   // 24 bits: every value is exact in a float.
   const float unit = static_cast<float>(z >> 40) * 0x1.0p-24f;
   return (2.0f * unit - 1.0f) * bound;
+}
+
+float UniformSource::NextNormal() {
+  // The first of (0, 1], so that its logarithm exists.
+  const double u = (1.0 - static_cast<double>(Next(1.0f))) / 2.0;
+  const double angle = 3.14159265358979323846 * static_cast<double>(Next(1.0f));
+  return static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(angle));
 }
 
 void UniformSource::Fill(float bound, size_t count, float* values) {

@@ -14,6 +14,8 @@ class UniformSource {
   explicit UniformSource(uint64_t seed) : state_(seed) {}
   // In [-bound, bound).
   float Next(float bound);
+  // From the standard normal distribution (Box and Muller 1958).
+  float NextNormal();
   void Fill(float bound, size_t count, float* values);
 
  private:

@@ -23,6 +23,11 @@ struct Config {
   bool key_bias = true;
   bool value_bias = true;
   bool out_bias = true;
+  // One learned key and value behind the others (PyTorch's add_bias_kv), then
+  // one of zeros (add_zero_attn). Every query sees them; weights get a column
+  // for each.
+  bool add_bias_kv = false;
+  bool add_zero_attn = false;
   std::optional<float> scale;  // default 1 / sqrt(D)
   uint64_t seed = 0;           // of the initial weights
 };

@@ -11,12 +11,16 @@
 
 #include "headwise/attention.h"
 #include "headwise/config.h"
+#include "headwise/kv_cache.h"
 #include "headwise/linear.h"
+#include "headwise/rotary.h"
 #include "headwise/status.h"
 #include "headwise/tensor_view.h"
 #include "headwise/workspace.h"
 
 namespace headwise {
+
+struct ExtraKeys;
 
 // The parameters, each [out, in] as PyTorch stores them. PyTorch's
 // in_proj_weight holds query, key and value one below the other.
@@ -27,8 +31,40 @@ struct ProjectionSet {
   LinearT value;  // weight [Hkv * Dv, vDim]
   LinearT out;    // weight [outDim, H * Dv]
 };
-using Weights = ProjectionSet<LinearWeights>;
-using WeightsOut = ProjectionSet<LinearWeightsOut>;
+// bias_k [Hkv * D] and bias_v [Hkv * Dv] of a layer with add_bias_kv.
+struct Weights : ProjectionSet<LinearWeights> {
+  const float* bias_k = nullptr;
+  const float* bias_v = nullptr;
+};
+struct WeightsOut : ProjectionSet<LinearWeightsOut> {
+  float* bias_k = nullptr;
+  float* bias_v = nullptr;
+};
+
+// Normalisation of each query and key row of D values before it turns and
+// attends: x / sqrt(mean(x^2) + epsilon) * weight.
+struct QkNorm {
+  const float* query_weight = nullptr;  // [D]; null: 1
+  const float* key_weight = nullptr;
+  float epsilon = 1e-6f;
+};
+
+// Of one call. The options of the functional core, and what a layer adds.
+struct LayerOptions : AttentionOptions {
+  const QkNorm* qk_norm = nullptr;
+  // Rotary embedding of the projected queries and keys. Positions default to
+  // those of the causal order: query_offsets, or the cache's length, plus i
+  // for queries (and for keys with a cache); j for keys.
+  const RotaryConfig* rotary = nullptr;
+  const int32_t* query_positions = nullptr;  // [axes, B, L]
+  const int32_t* key_positions = nullptr;    // [axes, B, S]
+  // The keys and values of the call are appended, and the queries attend to
+  // all that is held. query_lengths says how many rows of an entry count.
+  KvCache* cache = nullptr;
+  // [B, L, H * Dv], contiguous: factor of the heads' outputs before the output
+  // projection.
+  const float* output_gate = nullptr;
+};
 
 struct ForwardOutputs {
   TensorView<float> output;  // [B, L, outDim]
@@ -36,6 +72,11 @@ struct ForwardOutputs {
   WeightsKind weights_kind = WeightsKind::kNone;
   float* weights = nullptr;
   float* lse = nullptr;
+  float* row_max = nullptr;
+  ScoresKind scores_kind = ScoresKind::kNone;
+  float* scores = nullptr;
+  // [B, L, H, Dv], contiguous: what each head hands to the output projection.
+  float* head_outputs = nullptr;
 };
 
 class MultiHeadAttention {
@@ -53,8 +94,9 @@ class MultiHeadAttention {
   Status GetWeights(const WeightsOut& weights) const;
 
   // Makes `workspace` large enough for a call of these sizes.
+  // With a cache: after the call, as it appends.
   Status Reserve(size_t batch, size_t query_length, size_t key_length,
-                 Workspace* workspace) const;
+                 Workspace* workspace, const KvCache* cache = nullptr) const;
 
   // query [B, L, E], key [B, S, kDim], value [B, S, vDim]. Self-attention: the
   // same view three times. options.scale overrides the configuration's.
@@ -63,17 +105,18 @@ class MultiHeadAttention {
   Status Forward(const TensorView<const float>& query,
                  const TensorView<const float>& key,
                  const TensorView<const float>& value,
-                 const AttentionOptions& options, const ForwardOutputs& outputs,
+                 const LayerOptions& options, const ForwardOutputs& outputs,
                  Workspace* workspace) const;
 
   // The configuration with all defaults filled in.
   const Config& config() const { return config_; }
 
  private:
-  MultiHeadAttention() = default;
+  MultiHeadAttention();
 
   Config config_;
   ProjectionSet<std::unique_ptr<Linear>> projections_;
+  std::unique_ptr<ExtraKeys> extra_;  // null: none
 };
 
 }  // namespace headwise
