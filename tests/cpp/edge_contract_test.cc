@@ -240,6 +240,24 @@ TEST_P(EdgeContractTest, N47NothingButPoison) {
   }
 }
 
+// All weights of a NaN row are NaN, of keys it may not see too: in whole
+// chunks that it skips, and left and right of the keys that are not padding.
+TEST_P(EdgeContractTest, WeightsOfANanRowAreNanThroughout) {
+  AttentionCase test =
+      ListCase(Floats(9, 1.0f), Floats(300, 0.5f), Floats(300, 2.0f));
+  test.padding.assign(300, 0);
+  for (const size_t j : {0, 1, 298, 299}) test.padding[j] = 1;
+  test.causal = Causal::kStart;
+  test.query_offsets = {4};
+  test.query.At(0, 0, 2, 0) = kNan;
+  const AttentionRun run = RunOk(test);
+  ExpectMatchesOracle(test, run);
+  for (size_t n = 0; n < run.weights.size(); ++n) {
+    EXPECT_EQ(std::isnan(run.weights[n]), n / 300 == 2) << n;
+    EXPECT_EQ(std::isnan(run.averaged_weights[n]), n / 300 == 2) << n;
+  }
+}
+
 TEST_P(EdgeContractTest, N51MaskedWeightsAreExactlyZero) {
   AttentionCase test = ListCase({1}, {10000, 0, -10000}, {10, 20, 40});
   test.attend = Attend(1, 3, {0, 1, 1});
