@@ -94,7 +94,7 @@ export class MultiHeadAttention {
     this.#layer = layer;
     // NaN: the core holds the layer's scale.
     this.#defaults = { scale: NaN, emptyRows: layer.emptyRows };
-    this.config = Object.freeze(layer);
+    this.config = Object.freeze({ ...layer, bias: Object.freeze({ ...layer.bias }) });
     this.#handle = new Handle(this, NAME, this.#core, raw);
   }
 
