@@ -177,6 +177,32 @@ TEST_P(MultiHeadAttentionTest, A01WeightsPerHeadAndAveraged) {
   }
 }
 
+// Identity queries and keys, 8 of size 8: numbers that Keras' tests give.
+TEST_P(MultiHeadAttentionTest, IdentityQueriesAndKeys) {
+  Config config;
+  config.embed_dim = 8;
+  config.num_heads = 1;
+  config.query_bias = config.key_bias = false;
+  config.value_bias = config.out_bias = false;
+  Floats identity(64, 0.0f);
+  for (size_t n = 0; n < 8; ++n) identity[n * 9] = 1.0f;
+  LayerWeights weights;
+  for (LayerWeights::Projection* p :
+       {&weights.query, &weights.key, &weights.value, &weights.out}) {
+    p->weight = identity;
+  }
+  const auto layer = MakeLayer(config, weights);
+  ASSERT_NE(layer, nullptr);
+  const TensorView<const float> x(identity.data(), 8, 8);
+  const LayerRun run = RunLayer(*layer, x, x, x, {});
+  ASSERT_OK(run.status);
+  for (size_t n = 0; n < 64; ++n) {
+    // Given to four digits.
+    EXPECT_NEAR(run.weights[n], n % 9 == 0 ? 0.1691 : 0.1187, 5e-5);
+    EXPECT_NEAR(run.output[n], n % 9 == 0 ? 0.1691 : 0.1187, 5e-5);
+  }
+}
+
 // an unbatched call is batch 1, to the bit.
 TEST_P(MultiHeadAttentionTest, A04UnbatchedEqualsBatchOfOne) {
   Random random(4);
