@@ -1,3 +1,4 @@
+/* global chrome -- what an extension talks to its browser with */
 // A service worker: import() is forbidden here, and there is no document.
 import { attend } from './attend.js';
 

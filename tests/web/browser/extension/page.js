@@ -1,3 +1,4 @@
+/* global chrome -- what an extension talks to its browser with */
 import { attend } from './attend.js';
 
 const show = (id, value) => {
