@@ -6,6 +6,13 @@ import { defineConfig } from 'vitest/config';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const dist = `${root}web/dist/`;
 
+// (module (func (result v128) … f32x4.relaxed_madd)). Node 20 has relaxed SIMD, but behind a flag.
+const RELAXED_PROBE = [
+  [0, 97, 115, 109, 1, 0, 0, 0, 1, 5, 1, 96, 0, 1, 123, 3, 2, 1, 0, 10, 19, 1, 17, 0],
+  [65, 0, 253, 17, 65, 0, 253, 17, 65, 0, 253, 17, 253, 133, 2, 11],
+].flat();
+const hasRelaxed = WebAssembly.validate(new Uint8Array(RELAXED_PROBE));
+
 const project = (name, include, timeoutMs, more = {}) => ({
   // The package by its name, as users import it; its files are not transformed.
   resolve: {
@@ -32,7 +39,9 @@ export default defineConfig({
     // The machine may be small, and one browser or one npm at a time is enough.
     maxWorkers: 2,
     projects: [
-      project('web', ['tests/web/*.test.ts'], 30_000),
+      project('web', ['tests/web/*.test.ts'], 30_000, {
+        execArgv: hasRelaxed ? [] : ['--experimental-wasm-relaxed-simd'],
+      }),
       project('package', ['tests/package/*.test.ts'], 300_000, {
         fileParallelism: false,
         globalSetup: ['tests/package/setup.mjs'],

@@ -57,9 +57,9 @@ export function withLock(name, work) {
 
 /** Runs work() while this process alone holds the folder lockDir. A lock of a dead owner is taken over. */
 export async function lockFolder(lockDir, name, work) {
-  mkdirSync(dirname(lockDir), { recursive: true });
   for (let told = false; ;) {
     try {
+      mkdirSync(dirname(lockDir), { recursive: true });
       mkdirSync(lockDir);
       break;
     } catch (error) {
@@ -109,7 +109,10 @@ export async function lockFolder(lockDir, name, work) {
 function removeLeftovers(name) {
   const root = cacheRoot();
   for (const entry of readdirSync(root)) {
-    if (entry.startsWith(`.laying-${name}-`)) rmSync(join(root, entry), { recursive: true, force: true });
+    if (entry.startsWith(`.laying-${name}-`)) {
+      // Children of a process that was killed may still be writing.
+      rmSync(join(root, entry), { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+    }
   }
 }
 

@@ -182,13 +182,14 @@ export async function downloadPackages(dir, aptArgs, packages) {
   const files = [...plan.stdout.matchAll(/^'[^']+' (\S+) (\d+)/gm)];
   const megabytes = files.reduce((sum, m) => sum + Number(m[2]), 0) / 1e6;
   const begun = Date.now();
-  say('debian', `downloading ${packages.join(', ')} and what it depends on: ${files.length} packages,`
-    + ` ${Math.round(megabytes)} MB`);
+  const names = `${packages.join(', ')} and what it depends on`;
+  say('debian', files.length ? `downloading ${names}: ${files.length} packages, ${Math.round(megabytes)} MB`
+    : `${names}: downloaded by an earlier run`);
   await run('apt-get', base, {
     topic: 'debian', title: 'download', progress: aptProgress(files.length),
     cure: 'check the network and run again: what was downloaded is kept',
   });
-  say('debian', `downloaded in ${seconds(begun)}`);
+  if (files.length) say('debian', `downloaded in ${seconds(begun)}`);
   const archives = join(dir, 'cache/archives');
   return readdirSync(archives).filter((name) => name.endsWith('.deb')).map((name) => join(archives, name));
 }

@@ -196,6 +196,12 @@ void ExpectMatchesOracle(const AttentionCase& test, const AttentionRun& run) {
   EXPECT_TRUE(AllWithin(run.lse, expected.lse, bounds.lse)) << "LSE";
 }
 
+AttentionRun RunAndCompare(const AttentionCase& test) {
+  const AttentionRun run = RunCore(test);
+  ExpectMatchesOracle(test, run);
+  return run;
+}
+
 void PoisonHidden(AttentionCase* test, Random* random) {
   const float poisons[] = {kNan, kInf, -kInf};
   const reference::AttentionResult seen = RunOracle(*test);

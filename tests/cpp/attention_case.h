@@ -101,6 +101,9 @@ reference::AttentionResult RunOracle(const AttentionCase& test);
 void ExpectMatchesOracle(const AttentionCase& test);
 void ExpectMatchesOracle(const AttentionCase& test, const AttentionRun& run);
 
+// Runs, compares with the oracle and hands the results on.
+AttentionRun RunAndCompare(const AttentionCase& test);
+
 // NaN, +infinity and -infinity into every key and value that no query sees.
 void PoisonHidden(AttentionCase* test, Random* random);
 
@@ -113,6 +116,16 @@ MaskData<T> BroadcastMask(const AttentionCase& test, unsigned bits) {
   mask.heads = (bits & 4) != 0 ? test.heads : 1;
   mask.rows = (bits & 2) != 0 ? test.rows : 1;
   mask.keys = (bits & 1) != 0 ? test.keys : 1;
+  return mask;
+}
+
+// A mask of shape [rows, keys].
+template <typename T>
+MaskData<T> MatrixMask(size_t rows, size_t keys, const std::vector<T>& data) {
+  MaskData<T> mask;
+  mask.rows = rows;
+  mask.keys = keys;
+  mask.data = data;
   return mask;
 }
 

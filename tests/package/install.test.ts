@@ -3,6 +3,7 @@ import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, readdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { build } from 'esbuild';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { ROOT } from '../../cpp/toolchain/paths.mjs';
 import { NODE_VERSIONS, ensureNode, nodeVersionsAbsent } from './node-versions.mjs';
@@ -146,4 +147,21 @@ test('Vite bundles it: both .wasm files are emitted, nothing is warned about', a
       .sort(),
   ).toEqual(['headwise.relaxed', 'headwise.simd']);
   expect(`${stdout}${stderr}`).not.toMatch(/warn|externalized/i);
+});
+
+test('esbuild bundles it for browsers without a word, and finds nothing of Node', async () => {
+  const entry = join(consumer, 'bundled.js');
+  writeFileSync(entry, "import { load } from 'headwise';\nload({ wasmUrl: './wasm/' });\n");
+  const { warnings, errors, metafile } = await build({
+    entryPoints: [entry],
+    bundle: true,
+    format: 'esm',
+    platform: 'browser',
+    metafile: true,
+    write: false,
+    logLevel: 'silent',
+  });
+  expect([warnings, errors]).toEqual([[], []]);
+  expect(Object.keys(metafile.inputs).some((path) => path.endsWith('web/dist/index.js'))).toBe(true);
+  expect(Object.keys(metafile.inputs).some((path) => path.endsWith('web/dist/node.js'))).toBe(false);
 });

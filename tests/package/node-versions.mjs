@@ -27,7 +27,15 @@ export async function ensureNode(major) {
   const name = PLATFORMS[`${process.platform} ${process.arch}`];
   const dir = await ensureEntry(`node-${version}`, version, async (temp) => {
     say('node', `fetching Node ${version} from the npm registry`);
-    await execute('npm', ['pack', `${name}@${version}`, '--silent'], { cwd: temp });
+    try {
+      await execute('npm', ['pack', `${name}@${version}`, '--silent'], { cwd: temp });
+    } catch (error) {
+      throw new Error(
+        `cannot fetch ${name}@${version}: ${error.stderr || error.message}; allow access to the npm registry, or run` +
+          ` the tests under Node ${major}`,
+        { cause: error },
+      );
+    }
     const archive = readdirSync(temp).find((file) => file.endsWith('.tgz'));
     if (archive === undefined) throw new Error(`npm pack ${name}@${version} left no archive`);
     await execute('tar', ['-xzf', archive, 'package/bin/node'], { cwd: temp });

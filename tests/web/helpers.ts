@@ -1,5 +1,5 @@
 // What the tests share: tensors of reproducible numbers, comparison against float64, and the check of an error.
-import type { MaskTensor, Tensor } from 'headwise';
+import { type MaskTensor, type Tensor, type Variant, detectFeatures } from 'headwise';
 import { expect } from 'vitest';
 
 /** Numbers from -1 to 1 and choices, the same for the same seed (xorshift32). */
@@ -27,6 +27,9 @@ export class Random {
     return { data: Uint8Array.from({ length: size(shape) }, () => Number(this.next() < probability)), shape };
   }
 }
+
+/** The builds this engine runs; vitest.config.mjs switches relaxed SIMD on where Node has it behind a flag. */
+export const VARIANTS: Variant[] = detectFeatures().relaxedSimd ? ['simd', 'relaxed'] : ['simd'];
 
 export const size = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
 export const zeros = (...shape: number[]): Tensor => ({ data: new Float32Array(size(shape)), shape });

@@ -17,6 +17,8 @@ const bytes = readFileSync(new URL('../../web/dist/wasm/headwise.simd.wasm', imp
 /** A runtime of its own, so that its memory tells of this test only. */
 const fresh = (): Promise<Runtime> => load({ wasmBinary: new Uint8Array(bytes) });
 const x = zeros(3, 8);
+setFlagsFromString('--expose-gc');
+const gc = runInNewContext('gc') as () => void;
 
 const gone = (call: string, what: string): ExpectedError => ({
   type: UseAfterDisposeError,
@@ -77,6 +79,20 @@ describe('dispose() (known failure A-12)', () => {
     linear.dispose();
   });
 
+  test('of the runtime gives its memory back, even while layers are still referred to', async () => {
+    const runtime = await fresh();
+    const mha = new MultiHeadAttention({ embedDim: 8, numHeads: 4, runtime });
+    const memory = mha.withBuffers({ queryLength: 1 }, ({ query }) => new WeakRef(query.buffer));
+    expect(memory.deref()?.byteLength).toBe(runtime.heapBytes);
+    runtime.dispose();
+    await vi.waitFor(() => {
+      gc();
+      // Not toBeUndefined(): its error would hold the buffer.
+      expect(memory.deref() === undefined).toBe(true);
+    });
+    expect(mha.disposed).toBe(true);
+  });
+
   test('Symbol.dispose does the same', async () => {
     const runtime = await fresh();
     const mha = new MultiHeadAttention({ embedDim: 8, numHeads: 4, runtime });
@@ -105,8 +121,6 @@ describe('dispose() (known failure A-12)', () => {
 });
 
 test('a forgotten layer is freed by the finalizer', async () => {
-  setFlagsFromString('--expose-gc');
-  const gc = runInNewContext('gc') as () => void;
   const runtime = await fresh();
   // 4 MB of weights each: forgotten ones must be reused, or the memory would grow to more than 200 MB.
   const forget = (): void => void new Linear({ inFeatures: 1024, outFeatures: 1024, runtime });

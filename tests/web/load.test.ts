@@ -7,6 +7,7 @@ import {
   HeadwiseLoadError,
   HeadwiseRangeError,
   HeadwiseTypeError,
+  Linear,
   MultiHeadAttention,
   detectFeatures,
   isHeadwiseError,
@@ -407,6 +408,27 @@ describe('bad options', () => {
     await expectRejection(load(options as never), expected);
     expect((await load()).disposed).toBe(false);
   });
+});
+
+test('create() takes a runtime or load options, not both', async () => {
+  const runtime = await load();
+  for (const [make, call] of [
+    [() => MultiHeadAttention.create({ embedDim: 4, numHeads: 4, runtime }, {}), 'MultiHeadAttention.create()'],
+    [() => Linear.create({ inFeatures: 4, outFeatures: 4, runtime }, {}), 'Linear.create()'],
+  ] as const) {
+    await expectRejection(make(), {
+      type: HeadwiseTypeError,
+      code: 'conflict',
+      call,
+      argument: 'loadOptions',
+      got: 'together with a runtime',
+      wanted: 'left away',
+    });
+  }
+  expect((await Linear.create({ inFeatures: 4, outFeatures: 3 }, { variant: 'simd' })).forward(zeros(4)).shape).toEqual(
+    [3],
+  );
+  expect((await Linear.create({ inFeatures: 4, outFeatures: 3, runtime })).disposed).toBe(false);
 });
 
 test('isHeadwiseError() knows all of them, and nothing else', async () => {

@@ -128,7 +128,7 @@ test('an error in the callback passes through and frees the runtime', () => {
 test('run() after the callback has returned is an error', () => {
   const run = mha.withBuffers({ queryLength: 1 }, (views) => views.run);
   expectError(run, {
-    type: HeadwiseError,
+    type: UseAfterDisposeError,
     code: 'disposed',
     call: `${CALL} run()`,
     argument: 'the views',

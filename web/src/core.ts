@@ -11,6 +11,11 @@ const GROWTH = 64 * 1024;
 
 const alignUp = (bytes: number, step: number): number => Math.ceil(bytes / step) * step;
 
+/** A place for an Embind object that empties when the object, or the whole module, goes. */
+export interface Held<T extends RawHandle = RawHandle> {
+  raw: T | undefined;
+}
+
 export class Core {
   /** Offset of the argument block, as an index into HEAPF64. */
   readonly slots: number;
@@ -20,6 +25,7 @@ export class Core {
   #stagingBytes = 0;
   #wanted = 0;
   #borrower: string | undefined;
+  readonly #held = new Set<Held>();
 
   constructor(raw: RawModule) {
     this.#raw = raw;
@@ -32,9 +38,23 @@ export class Core {
     return this.#raw === undefined;
   }
 
-  /** Dropping the module frees its whole memory, and with it every layer that lives there. */
+  /** Dropping the module, and what leads to it, frees its whole memory. */
   dispose(): void {
+    for (const held of this.#held) held.raw = undefined;
+    this.#held.clear();
     this.#raw = undefined;
+  }
+
+  hold<T extends RawHandle>(raw: T): Held<T> {
+    const held: Held<T> = { raw };
+    this.#held.add(held as Held);
+    return held;
+  }
+
+  free(held: Held): void {
+    held.raw?.delete();
+    held.raw = undefined;
+    this.#held.delete(held);
   }
 
   get heapBytes(): number {
@@ -71,11 +91,6 @@ export class Core {
     } finally {
       this.#borrower = undefined;
     }
-  }
-
-  /** A finalizer's way: free a forgotten object, unless its memory is gone as a whole. */
-  free(handle: RawHandle): void {
-    if (this.#raw !== undefined) handle.delete();
   }
 
   // Laying out a call: begin(), then place() each part, then commit() gives the offset they are counted from.

@@ -1,50 +1,42 @@
 // Ownership of an Embind object. dispose() frees it; a finalizer does as a last resort, when an owner was forgotten.
-import type { Core } from './core.js';
+import type { Core, Held } from './core.js';
 import { UseAfterDisposeError } from './errors.js';
 import type { RawHandle } from './raw.js';
 
-interface Held {
-  readonly core: Core;
-  readonly raw: RawHandle;
-}
-
 const forgotten =
   typeof FinalizationRegistry === 'function'
-    ? /* @__PURE__ */ new FinalizationRegistry<Held>(({ core, raw }) => core.free(raw))
+    ? /* @__PURE__ */ new FinalizationRegistry<{ core: Core; held: Held }>(({ core, held }) => core.free(held))
     : undefined;
 
 export class Handle<T extends RawHandle> {
   readonly #name: string;
   readonly #core: Core;
-  #raw: T | undefined;
+  readonly #held: Held<T>;
 
   /** `owner` is the public object: when it is collected, the Embind object goes, too. */
   constructor(owner: object, name: string, core: Core, raw: T) {
     this.#name = name;
     this.#core = core;
-    this.#raw = raw;
-    forgotten?.register(owner, { core, raw }, this);
+    this.#held = core.hold(raw);
+    forgotten?.register(owner, { core, held: this.#held }, this);
   }
 
   get disposed(): boolean {
-    return this.#raw === undefined || this.#core.disposed;
+    return this.#held.raw === undefined;
   }
 
   /** The Embind object, for a call named `call`. */
   get(call: string): T {
-    if (this.#raw === undefined) {
-      throw new UseAfterDisposeError(
-        `${call}: this ${this.#name} is disposed; it must be alive; make a new one, and dispose() after the last use`,
-      );
-    }
     this.#core.alive(call);
-    return this.#raw;
+    const { raw } = this.#held;
+    if (raw !== undefined) return raw;
+    throw new UseAfterDisposeError(
+      `${call}: this ${this.#name} is disposed; it must be alive; make a new one, and dispose() after the last use`,
+    );
   }
 
   dispose(): void {
-    if (this.#raw === undefined) return;
     forgotten?.unregister(this);
-    this.#core.free(this.#raw);
-    this.#raw = undefined;
+    this.#core.free(this.#held);
   }
 }

@@ -7,7 +7,7 @@ import { rangeError, typeError } from './errors.js';
 import { checkOut } from './forward-options.js';
 import { Handle } from './handle.js';
 import { checkSeed } from './layer-options.js';
-import { type LoadOptions, load } from './load.js';
+import { type LoadOptions, runtimeOf } from './load.js';
 import type { RawLinear } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
 import {
@@ -67,8 +67,8 @@ export class Linear {
 
   /** Loads the module when that has not happened yet. */
   static async create(options: LinearOptions, loadOptions?: LoadOptions): Promise<Linear> {
-    if (options?.runtime !== undefined) return new Linear(options);
-    return new Linear({ ...options, runtime: await load(loadOptions) });
+    const runtime = await runtimeOf('Linear.create()', options?.runtime, loadOptions);
+    return new Linear({ ...options, runtime });
   }
 
   /** Weights start as PyTorch's nn.Linear initialises them, from `seed`. Needs a loaded runtime. */

@@ -92,6 +92,25 @@ export async function load(options?: LoadOptions): Promise<Runtime> {
   return waitFor(job, jobKey, o.signal);
 }
 
+/**
+ * The runtime a create() was given, or the one it asks load() for.
+ * @internal
+ */
+export async function runtimeOf(call: string, given: Runtime | undefined, options?: LoadOptions): Promise<Runtime> {
+  if (given === undefined) return load(options);
+  if (options === undefined) return given;
+  throw typeError(
+    {
+      call,
+      argument: 'loadOptions',
+      got: 'given together with a runtime',
+      wanted: 'left away then',
+      wayOut: 'a runtime is loaded already; drop one of the two',
+    },
+    'conflict',
+  );
+}
+
 const bestVariant = (): Variant => (detectFeatures().relaxedSimd ? 'relaxed' : 'simd');
 
 function liveJob(key: string): Job | undefined {

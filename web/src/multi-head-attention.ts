@@ -4,12 +4,12 @@ import { AttentionCall, type AttentionGeometry, type AttentionViews, type Forwar
 import type { Core } from './core.js';
 import { describe } from './describe.js';
 import { DISPOSE } from './dispose.js';
-import { HeadwiseError, rangeError, typeError } from './errors.js';
+import { UseAfterDisposeError, rangeError, typeError } from './errors.js';
 import { type CallDefaults, type ForwardOptions, planOptions } from './forward-options.js';
 import { Handle } from './handle.js';
 import { type MultiHeadAttentionOptions, type ResolvedLayer, resolveLayer } from './layer-options.js';
 import { checkLayerInputs, layerGeometry } from './layer-inputs.js';
-import { type LoadOptions, load } from './load.js';
+import { type LoadOptions, runtimeOf } from './load.js';
 import {
   CONFIG,
   CONFIG_SLOTS,
@@ -77,9 +77,9 @@ export class MultiHeadAttention {
 
   /** Loads the module when that has not happened yet, then makes a layer. */
   static async create(options: MultiHeadAttentionOptions, loadOptions?: LoadOptions): Promise<MultiHeadAttention> {
-    if (options?.runtime !== undefined) return new MultiHeadAttention(options);
-    resolveLayer(`${NAME}.create()`, options);
-    return new MultiHeadAttention({ ...options, runtime: await load(loadOptions) });
+    const call = `${NAME}.create()`;
+    resolveLayer(call, options);
+    return new MultiHeadAttention({ ...options, runtime: await runtimeOf(call, options.runtime, loadOptions) });
   }
 
   /** Weights start as PyTorch initialises them, from `seed`. Needs a loaded runtime. */
@@ -94,7 +94,7 @@ export class MultiHeadAttention {
     this.#layer = layer;
     // NaN: the core holds the layer's scale.
     this.#defaults = { scale: NaN, emptyRows: layer.emptyRows };
-    this.config = Object.freeze(layer);
+    this.config = Object.freeze({ ...layer, bias: Object.freeze({ ...layer.bias }) });
     this.#handle = new Handle(this, NAME, this.#core, raw);
   }
 
@@ -176,8 +176,7 @@ export class MultiHeadAttention {
     const run = (): void => {
       const name = `${WITH_BUFFERS} run()`;
       if (!open) {
-        throw new HeadwiseError(
-          'disposed',
+        throw new UseAfterDisposeError(
           `${name}: the views are dead, because the callback has returned; they must be used inside it; copy results` +
             ' with slice()',
         );

@@ -49,6 +49,17 @@ HWY_INLINE void ExpRows(float* HWY_RESTRICT x) {
   }
 }
 
+// In rising order. Highway's ReduceSum has an order of its own choosing, which
+// may change with its version, and with it the bits of every build.
+template <class D>
+HWY_INLINE float SumInOrder(D d, hn::Vec<D> v) {
+  HWY_ALIGN float lanes[hn::MaxLanes(d)];
+  hn::Store(v, d, lanes);
+  float sum = lanes[0];
+  for (size_t i = 1; i < hn::Lanes(d); ++i) sum += lanes[i];
+  return sum;
+}
+
 // Scores of one row become exp(score - maximum), in place.
 template <class D>
 HWY_INLINE void ChunkSoftmax(D d, const TileSpan& span,
@@ -68,7 +79,7 @@ HWY_INLINE void ChunkSoftmax(D d, const TileSpan& span,
     sum = hn::Add(sum, p);
     hn::StoreU(p, d, scores + j);
   }
-  *total = hn::ReduceSum(d, sum);
+  *total = SumInOrder(d, sum);
 }
 
 // sums = sums * keep + chunk * take, for one column panel.

@@ -11,4 +11,5 @@ export interface PageServer {
 }
 
 export function servePage(folder: string, policy?: string): Promise<PageServer>;
+export function chromiumOptions(): Promise<{ executablePath: string; args: string[] }>;
 export function launchChromium(): Promise<Browser>;

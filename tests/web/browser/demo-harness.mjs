@@ -63,8 +63,9 @@ export async function servePage(folder, policy = POLICY) {
   };
 }
 
-export async function launchChromium() {
-  return chromium.launch({
+/** Where Chromium is, and what keeps it to itself. */
+export async function chromiumOptions() {
+  return {
     executablePath: await ensureChromium(),
     args: [
       '--no-sandbox',
@@ -75,5 +76,9 @@ export async function launchChromium() {
       '--disable-sync',
       '--no-first-run',
     ],
-  });
+  };
+}
+
+export async function launchChromium() {
+  return chromium.launch(await chromiumOptions());
 }
