@@ -4,6 +4,7 @@
 #define HEADWISE_REFERENCE_ATTENTION_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "headwise/attention.h"
@@ -16,16 +17,30 @@ struct AttentionResult {
   size_t batch = 0;
   size_t heads = 0;
   size_t rows = 0;    // L
-  size_t keys = 0;    // S
+  size_t keys = 0;    // S, the extra keys at its end included
   size_t v_cols = 0;  // Dv
 
-  // [B, H, L, S]: scale * q.k + bias; -infinity where the query may not look.
+  // [B, H, L, S]: scale * q.k, whatever is hidden.
+  std::vector<double> raw;
+  // The same after the softcap.
+  std::vector<double> capped;
+  // With ALiBi and bias; -infinity where the query may not look.
   std::vector<double> scores;
   std::vector<double> weights;           // [B, H, L, S]
   std::vector<double> averaged_weights;  // [B, L, S]
   std::vector<double> output;            // [B, H, L, Dv]
   std::vector<double> lse;               // [B, H, L]
+  // [B, H, L]: the largest score that is seen, the sink among them.
+  std::vector<double> row_max;
 };
+
+// Where query i of batch entry b stands among `keys` keys.
+int64_t PositionOf(const AttentionOptions& options, size_t b, size_t i,
+                   size_t rows, size_t keys);
+
+// What ALiBi adds at key j.
+double Alibi(const AttentionOptions& options, size_t h, int64_t position,
+             size_t j);
 
 // T: float, or double for sizes that are themselves results. The arguments
 // must be valid: nothing is checked here.

@@ -5,33 +5,88 @@
 namespace headwise {
 namespace reference {
 
+ExtraRows ExtraRowsOf(const Config& config, const Weights& weights) {
+  const size_t rows =
+      (config.add_bias_kv ? 1u : 0u) + (config.add_zero_attn ? 1u : 0u);
+  ExtraRows extra;
+  for (size_t h = 0; h < config.num_kv_heads; ++h) {
+    for (size_t row = 0; row < rows; ++row) {
+      const bool bias = config.add_bias_kv && row == 0;
+      for (size_t d = 0; d < config.head_dim; ++d) {
+        extra.key.push_back(bias ? weights.bias_k[h * config.head_dim + d]
+                                 : 0.0f);
+      }
+      for (size_t d = 0; d < config.v_head_dim; ++d) {
+        extra.value.push_back(bias ? weights.bias_v[h * config.v_head_dim + d]
+                                   : 0.0f);
+      }
+    }
+  }
+  return extra;
+}
+
+AttentionOptions CoreOptions(const Config& config, const ExtraRows& extra,
+                             const LayerOptions& options) {
+  AttentionOptions core = options;
+  if (!core.scale.has_value()) core.scale = config.scale;
+  const size_t rows =
+      extra.key.size() / (config.num_kv_heads * config.head_dim);
+  if (rows == 0) return core;
+  core.extra_key = HeadsView<const float>::HeadsFirst(
+      extra.key.data(), 1, config.num_kv_heads, rows, config.head_dim);
+  core.extra_value = HeadsView<const float>::HeadsFirst(
+      extra.value.data(), 1, config.num_kv_heads, rows, config.v_head_dim);
+  return core;
+}
+
+RotaryPositions QueryPositions(const LayerOptions& options) {
+  return {options.query_positions, options.query_offsets};
+}
+
+RotaryPositions KeyPositions(const LayerOptions& options) {
+  return {options.key_positions, nullptr};
+}
+
 MultiHeadAttentionResult MultiHeadAttention(
     const Config& config, const Weights& weights,
     const TensorView<const float>& query, const TensorView<const float>& key,
-    const TensorView<const float>& value, const AttentionOptions& options) {
+    const TensorView<const float>& value, const LayerOptions& options) {
   const size_t batch = query.batch;
   const size_t rows = query.rows;
   const size_t keys = key.rows;
   const size_t heads = config.num_heads;
   const size_t kv_heads = config.num_kv_heads;
+  const size_t head_dim = config.head_dim;
   const size_t v_head_dim = config.v_head_dim;
 
   MultiHeadAttentionResult result;
-  result.query = Linear(query, weights.query, heads * config.head_dim);
-  result.key = Linear(key, weights.key, kv_heads * config.head_dim);
+  result.projected_query = Linear(query, weights.query, heads * head_dim);
+  result.projected_key = Linear(key, weights.key, kv_heads * head_dim);
   result.value = Linear(value, weights.value, kv_heads * v_head_dim);
 
-  AttentionOptions with_scale = options;
-  if (!with_scale.scale.has_value()) with_scale.scale = config.scale;
+  result.query = result.projected_query;
+  result.key = result.projected_key;
+  if (options.qk_norm != nullptr) {
+    const QkNorm& norm = *options.qk_norm;
+    const double epsilon = static_cast<double>(norm.epsilon);
+    NormaliseRows(norm.query_weight, epsilon, head_dim, &result.query);
+    NormaliseRows(norm.key_weight, epsilon, head_dim, &result.key);
+  }
+  if (options.rotary != nullptr) {
+    RotaryEmbedding(*options.rotary, QueryPositions(options), batch, rows,
+                    heads, head_dim, &result.query);
+    RotaryEmbedding(*options.rotary, KeyPositions(options), batch, keys,
+                    kv_heads, head_dim, &result.key);
+  }
+
+  const ExtraRows extra = ExtraRowsOf(config, weights);
   // A projection puts the heads side by side: [B, L, H, D].
   using Heads = HeadsView<const double>;
   result.attention = ScaledDotProductAttention(
-      Heads::HeadsLast(result.query.data(), batch, heads, rows,
-                       config.head_dim),
-      Heads::HeadsLast(result.key.data(), batch, kv_heads, keys,
-                       config.head_dim),
+      Heads::HeadsLast(result.query.data(), batch, heads, rows, head_dim),
+      Heads::HeadsLast(result.key.data(), batch, kv_heads, keys, head_dim),
       Heads::HeadsLast(result.value.data(), batch, kv_heads, keys, v_head_dim),
-      with_scale);
+      CoreOptions(config, extra, options));
 
   // Concat(head_1, ..., head_H): [B, H, L, Dv] to [B, L, H * Dv].
   const size_t width = heads * v_head_dim;
@@ -45,6 +100,11 @@ MultiHeadAttentionResult MultiHeadAttention(
                   .output[((b * heads + h) * rows + i) * v_head_dim + d];
         }
       }
+    }
+  }
+  if (options.output_gate != nullptr) {
+    for (size_t n = 0; n < result.concat.size(); ++n) {
+      result.concat[n] *= static_cast<double>(options.output_gate[n]);
     }
   }
   result.output =

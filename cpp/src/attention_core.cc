@@ -145,7 +145,10 @@ void WriteStatistics(const Call& call, size_t b, size_t head, size_t row,
                 : args.maximum[r] + std::log(args.total[r]);
     }
     if (call.outputs.row_max != nullptr) {
-      call.outputs.row_max[first + r] = args.maximum[r];
+      // Which of NaN and the others a vector maximum keeps is the machine's
+      // whim.
+      call.outputs.row_max[first + r] =
+          std::isnan(args.total[r]) ? args.total[r] : args.maximum[r];
     }
   }
 }
@@ -210,6 +213,14 @@ void WriteScores(const Call& call, size_t b, size_t kv_head,
     kernels::AttentionScores(
         DescribeBlock(call, all, visible, b, head, row, rows, *scratch), stage,
         call.outputs.scores + call.RowStart(b, head, row, columns), columns);
+    if (call.source.cache == nullptr) return;
+    // Entries of a cache have lengths of their own.
+    for (size_t r = 0; r < rows; ++r) {
+      float* of_row =
+          call.outputs.scores + call.RowStart(b, head, row + r, columns);
+      std::fill(of_row + call.source.cache->length(b), of_row + key_length,
+                -std::numeric_limits<float>::infinity());
+    }
   });
 }
 
@@ -306,8 +317,10 @@ void AttendTile(const HeadsView<const float>& query,
     const float* lse = request.lse + call.RowStart(b, request.head, row, 1);
     for (size_t r = 0; r < rows; ++r) {
       args.maximum[r] = lse[r];
-      args.total[r] =
-          lse[r] == -std::numeric_limits<float>::infinity() ? 0.0f : 1.0f;
+      args.total[r] = std::isnan(lse[r]) ? lse[r]
+                      : lse[r] == -std::numeric_limits<float>::infinity()
+                          ? 0.0f
+                          : 1.0f;
     }
     kernels::AttentionWeights(args, to, keys, false);
   }

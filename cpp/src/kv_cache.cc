@@ -30,6 +30,9 @@ class KvCache::Storage {
   KvCacheConfig config;
   size_t slots = 0;
   AlignedBuffer<size_t> lengths;
+  // Rolling: behind the sink tokens, the first that is still in the ring.
+  // Cropping does not bring back what later tokens have overwritten.
+  AlignedBuffer<size_t> oldest;
   AlignedBuffer<unsigned char> keys;
   AlignedBuffer<unsigned char> values;
   AlignedBuffer<float> key_scales;
@@ -58,7 +61,16 @@ class KvCache::Storage {
   bool Holds(size_t b, size_t position) const {
     if (position >= lengths.data()[b]) return false;
     return config.window == 0 || position < config.sink_tokens ||
-           position + ring() >= lengths.data()[b];
+           position >= oldest.data()[b];
+  }
+  void SetLength(size_t b, size_t length, size_t least) {
+    lengths.data()[b] = length;
+    if (config.window == 0) return;
+    oldest.data()[b] = std::max(least, length - std::min(length, ring()));
+  }
+  void Clear() {
+    std::fill(lengths.data(), lengths.data() + config.batch, size_t{0});
+    std::fill(oldest.data(), oldest.data() + config.batch, size_t{0});
   }
   // One entry of another cache of the same configuration.
   void CopyEntry(const Storage& from, size_t source, size_t b) {
@@ -75,6 +87,7 @@ class KvCache::Storage {
       copy(value_scales.data(), from.value_scales.data(), 1);
     }
     lengths.data()[b] = from.lengths.data()[source];
+    oldest.data()[b] = from.oldest.data()[source];
   }
   bool Allocate() {
     const KvCacheConfig& c = config;
@@ -83,14 +96,14 @@ class KvCache::Storage {
         SaturatingMul(SaturatingMul(c.batch, c.num_kv_heads), slots);
     const size_t size = BytesOf(c.type);
     const size_t scales = c.type == CacheType::kInt8 ? rows : 0;
-    if (!lengths.Allocate(c.batch) || !key_scales.Allocate(scales) ||
-        !value_scales.Allocate(scales) ||
+    if (!lengths.Allocate(c.batch) || !oldest.Allocate(c.batch) ||
+        !key_scales.Allocate(scales) || !value_scales.Allocate(scales) ||
         !keys.Allocate(SaturatingMul(rows, SaturatingMul(c.head_dim, size))) ||
         !values.Allocate(
             SaturatingMul(rows, SaturatingMul(c.v_head_dim, size)))) {
       return false;
     }
-    std::fill(lengths.data(), lengths.data() + c.batch, size_t{0});
+    Clear();
     return true;
   }
 };
@@ -185,7 +198,7 @@ Status KvCache::Append(const HeadsView<const float>& key,
                  s.value_scales.data() + row);
       }
     }
-    s.lengths.data()[b] += count;
+    s.SetLength(b, length(b) + count, s.oldest.data()[b]);
   }
   return Status();
 }
@@ -209,11 +222,14 @@ Status KvCache::Crop(size_t b, size_t new_length) {
                          "less, or keep a fork",
                          b, oldest, new_length);
   }
-  storage_->lengths.data()[b] = new_length;
+  Storage& s = *storage_;
+  // Of a sequence cropped into its sink tokens the ring holds nothing.
+  const size_t still = new_length <= c.sink_tokens ? 0 : s.oldest.data()[b];
+  s.SetLength(b, new_length, still);
   return Status();
 }
 
-Status KvCache::SetLength(size_t b, size_t new_length) {
+Status KvCache::SetLength(size_t b, size_t new_length, size_t oldest) {
   const KvCacheConfig& c = config();
   if (b >= c.batch || (c.window == 0 && new_length > c.capacity)) {
     return Status::Error(StatusCode::kInvalidArgument,
@@ -221,7 +237,7 @@ Status KvCache::SetLength(size_t b, size_t new_length) {
                          "%zu, the capacity is %zu",
                          new_length, b, c.batch - 1, c.capacity);
   }
-  storage_->lengths.data()[b] = new_length;
+  storage_->SetLength(b, new_length, oldest);
   return Status();
 }
 
@@ -252,10 +268,7 @@ Status KvCache::Reorder(const int32_t* source) {
   return Status();
 }
 
-void KvCache::Clear() {
-  std::fill(storage_->lengths.data(), storage_->lengths.data() + config().batch,
-            size_t{0});
-}
+void KvCache::Clear() { storage_->Clear(); }
 
 Status KvCache::Read(size_t b, size_t kv_head, size_t first, size_t count,
                      void* key, float* key_scale, void* value,

@@ -35,8 +35,9 @@ void Describe(std::ostream& out, const char* name, const MaskData<T>& mask) {
       << mask.rows << ", " << mask.keys << "]";
 }
 
+template <typename T>
 void Describe(std::ostream& out, const char* name,
-              const std::vector<int32_t>& values) {
+              const std::vector<T>& values) {
   if (values.empty()) return;
   out << ", " << name << " " << testing::PrintToString(values);
 }
@@ -95,6 +96,18 @@ AttentionOptions AttentionCase::Options() const {
   options.query_offsets = DataOrNull(query_offsets);
   options.causal = causal;
   options.empty_rows = empty_rows;
+  options.softcap = softcap;
+  options.alibi_slopes = DataOrNull(alibi_slopes);
+  options.sinks = DataOrNull(sinks);
+  options.window_left = window_left;
+  options.window_right = window_right;
+  options.attention_chunk = attention_chunk;
+  options.prefix_lengths = DataOrNull(prefix_lengths);
+  if (extra_keys() != 0) {
+    options.extra_key = extra_key.in();
+    options.extra_value = extra_value.in();
+  }
+  options.head_gates = DataOrNull(head_gates);
   return options;
 }
 
@@ -110,6 +123,16 @@ std::string AttentionCase::Describe() const {
   headwise::Describe(out, "key_lengths", key_lengths);
   headwise::Describe(out, "query_lengths", query_lengths);
   headwise::Describe(out, "query_offsets", query_offsets);
+  if (softcap != 0.0f) out << ", softcap " << softcap;
+  headwise::Describe(out, "alibi_slopes", alibi_slopes);
+  headwise::Describe(out, "sinks", sinks);
+  if (window_left >= 0 || window_right >= 0) {
+    out << ", window " << window_left << " " << window_right;
+  }
+  if (attention_chunk != 0) out << ", attention_chunk " << attention_chunk;
+  headwise::Describe(out, "prefix_lengths", prefix_lengths);
+  if (extra_keys() != 0) out << ", extra keys " << extra_keys();
+  headwise::Describe(out, "head_gates", head_gates);
   return out.str();
 }
 
@@ -125,47 +148,81 @@ AttentionCase ListCase(const std::vector<float>& query,
 }
 
 AttentionRun RunCore(const AttentionCase& test) {
+  struct Kinds {
+    WeightsKind weights;
+    ScoresKind scores;
+  };
   AttentionRun run;
   Workspace workspace;
-  const Status reserved = workspace.Reserve(AttentionWorkspaceBytes(
-      test.rows, test.keys, test.head_dim, test.v_head_dim));
+  const Status reserved = workspace.Reserve(
+      AttentionWorkspaceBytes(test.rows, test.keys, test.head_dim,
+                              test.v_head_dim, test.extra_keys()));
   EXPECT_TRUE(reserved.ok()) << reserved.message();
+  const size_t reserved_bytes = workspace.bytes();
   const size_t rows = test.batch * test.heads * test.rows;
-  for (const WeightsKind kind :
-       {WeightsKind::kNone, WeightsKind::kPerHead, WeightsKind::kAveraged}) {
+  const size_t columns = test.columns();
+  for (const Kinds kinds :
+       {Kinds{WeightsKind::kNone, ScoresKind::kNone},
+        Kinds{WeightsKind::kPerHead, ScoresKind::kRaw},
+        Kinds{WeightsKind::kAveraged, ScoresKind::kCapped},
+        Kinds{WeightsKind::kNone, ScoresKind::kBiased}}) {
     HeadsTensor output(test.out_layout, test.batch, test.heads, test.rows,
                        test.v_head_dim, test.out_pad);
     Guarded lse(rows);
-    Guarded weights(kind == WeightsKind::kNone ? 0
-                    : kind == WeightsKind::kPerHead
-                        ? rows * test.keys
-                        : test.batch * test.rows * test.keys);
+    Guarded row_max(rows);
+    Guarded weights(kinds.weights == WeightsKind::kNone ? 0
+                    : kinds.weights == WeightsKind::kPerHead
+                        ? rows * columns
+                        : test.batch * test.rows * columns);
+    Guarded scores(kinds.scores == ScoresKind::kNone ? 0 : rows * columns);
     if (workspace.bytes() != 0) {
       std::memset(workspace.data(), 0xFF, workspace.bytes());  // NaN
     }
     AttentionOutputs outputs;
     outputs.output = output.out();
-    outputs.weights_kind = kind;
-    outputs.weights = kind == WeightsKind::kNone ? nullptr : weights.data();
+    outputs.weights_kind = kinds.weights;
+    outputs.weights =
+        kinds.weights == WeightsKind::kNone ? nullptr : weights.data();
     outputs.lse = lse.data();
+    outputs.row_max = row_max.data();
+    outputs.scores_kind = kinds.scores;
+    outputs.scores =
+        kinds.scores == ScoresKind::kNone ? nullptr : scores.data();
     run.status = ScaledDotProductAttention(test.query.in(), test.key.in(),
                                            test.value.in(), test.Options(),
                                            outputs, &workspace);
     EXPECT_TRUE(output.GuardsIntact()) << "written outside the output";
     EXPECT_TRUE(lse.intact()) << "written outside the LSE";
+    EXPECT_TRUE(row_max.intact()) << "written outside the row maxima";
     EXPECT_TRUE(weights.intact()) << "written outside the weights";
+    EXPECT_TRUE(scores.intact()) << "written outside the scores";
+    EXPECT_EQ(workspace.bytes(), reserved_bytes)
+        << "AttentionWorkspaceBytes was not enough";
     if (!run.status.ok()) return run;
-    if (kind == WeightsKind::kNone) {
-      run.output = output.Dense();
-      run.lse = lse.Values();
-      continue;
+    switch (kinds.scores) {
+      case ScoresKind::kNone:
+        run.output = output.Dense();
+        run.lse = lse.Values();
+        run.row_max = row_max.Values();
+        continue;
+      case ScoresKind::kRaw:
+        run.raw = scores.Values();
+        run.weights = weights.Values();
+        break;
+      case ScoresKind::kCapped:
+        run.capped = scores.Values();
+        run.averaged_weights = weights.Values();
+        break;
+      case ScoresKind::kBiased:
+        run.biased = scores.Values();
+        break;
     }
     EXPECT_TRUE(SameBits(run.output, output.Dense()))
-        << "the output depends on whether weights are asked for";
+        << "the output depends on what else is asked for";
     EXPECT_TRUE(SameBits(run.lse, lse.Values()))
-        << "the LSE depends on whether weights are asked for";
-    (kind == WeightsKind::kPerHead ? run.weights : run.averaged_weights) =
-        weights.Values();
+        << "the LSE depends on what else is asked for";
+    EXPECT_TRUE(SameBits(run.row_max, row_max.Values()))
+        << "the row maximum depends on what else is asked for";
   }
   return run;
 }
@@ -194,6 +251,13 @@ void ExpectMatchesOracle(const AttentionCase& test, const AttentionRun& run) {
                         bounds.averaged_weights))
       << "averaged weights";
   EXPECT_TRUE(AllWithin(run.lse, expected.lse, bounds.lse)) << "LSE";
+  EXPECT_TRUE(AllWithin(run.row_max, expected.row_max, bounds.row_max))
+      << "row maximum";
+  EXPECT_TRUE(AllWithin(run.raw, expected.raw, bounds.raw)) << "raw scores";
+  EXPECT_TRUE(AllWithin(run.capped, expected.capped, bounds.capped))
+      << "capped scores";
+  EXPECT_TRUE(AllWithin(run.biased, expected.scores, bounds.scores))
+      << "biased scores";
 }
 
 AttentionRun RunAndCompare(const AttentionCase& test) {
@@ -213,7 +277,7 @@ void PoisonHidden(AttentionCase* test, Random* random) {
         for (size_t h = kv * group; h < (kv + 1) * group; ++h) {
           for (size_t i = 0; i < test->rows; ++i) {
             const size_t row = (b * test->heads + h) * test->rows + i;
-            visible |= seen.scores[row * test->keys + j] !=
+            visible |= seen.scores[row * test->columns() + j] !=
                        -std::numeric_limits<double>::infinity();
           }
         }
@@ -292,6 +356,61 @@ void AddRandomMasks(AttentionCase* test, Random* random) {
   }
   if (random->Chance(0.2)) test->empty_rows = EmptyRows::kNan;
   if (random->Chance(0.2)) test->scale = random->Uniform(-1.0f, 1.0f);
+}
+
+void AddRandomPositions(AttentionCase* test, Random* random) {
+  const int32_t keys = static_cast<int32_t>(test->keys);
+  const int32_t rows = static_cast<int32_t>(test->rows);
+  if (random->Chance(0.4)) test->window_left = random->BetweenSigned(0, keys);
+  if (random->Chance(0.4)) test->window_right = random->BetweenSigned(0, keys);
+  if (random->Chance(0.3)) {
+    test->attention_chunk = random->BetweenSigned(1, keys + 3);
+  }
+  const bool prefix = test->causal != Causal::kNone && random->Chance(0.5);
+  const bool offsets = test->causal == Causal::kNone && random->Chance(0.5);
+  for (size_t b = 0; b < test->batch; ++b) {
+    if (prefix) test->prefix_lengths.push_back(random->BetweenSigned(0, keys));
+    if (offsets) {
+      test->query_offsets.push_back(random->BetweenSigned(-rows - 3, keys + 3));
+    }
+  }
+}
+
+void AddRandomScoreOptions(AttentionCase* test, Random* random) {
+  if (random->Chance(0.4)) {
+    test->softcap = random->Pick<float>({0.5f, 2.0f, 30.0f});
+  }
+  const bool alibi = random->Chance(0.4);
+  const bool sinks = random->Chance(0.4);
+  const bool gates = random->Chance(0.3);
+  for (size_t h = 0; h < test->heads; ++h) {
+    if (alibi) {
+      test->alibi_slopes.push_back(
+          random->Chance(0.2) ? 0.0f : random->Uniform(-0.1f, 0.5f));
+    }
+    if (sinks) {
+      test->sinks.push_back(random->Chance(0.2)   ? -kInf
+                            : random->Chance(0.2) ? 60.0f
+                                                  : random->Uniform(-3, 3));
+    }
+    if (gates) {
+      test->head_gates.push_back(
+          random->Chance(0.3) ? 0.0f : random->Uniform(-2, 2));
+    }
+  }
+}
+
+void AddRandomExtraKeys(AttentionCase* test, Random* random) {
+  const size_t batch = random->Chance(0.5) ? 1 : test->batch;
+  const size_t count = random->Pick<size_t>({1, 2, 5, 37, 128});
+  const size_t pad = random->Between(0, 3);
+  test->extra_key = HeadsTensor(Layout::kHeadsFirst, batch, test->kv_heads,
+                                count, test->head_dim, pad);
+  test->extra_value = HeadsTensor(Layout::kHeadsLast,
+                                  random->Chance(0.5) ? 1 : test->batch,
+                                  test->kv_heads, count, test->v_head_dim, pad);
+  test->extra_key.FillUniform(random, -1, 1);
+  test->extra_value.FillUniform(random, -1, 1);
 }
 
 }  // namespace headwise

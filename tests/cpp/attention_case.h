@@ -44,6 +44,10 @@ struct AttentionRun {
   std::vector<float> weights;           // [B, H, L, S]
   std::vector<float> averaged_weights;  // [B, L, S]
   std::vector<float> lse;               // [B, H, L]
+  std::vector<float> row_max;           // [B, H, L]
+  std::vector<float> raw;               // scores, [B, H, L, S]
+  std::vector<float> capped;
+  std::vector<float> biased;
 };
 
 struct AttentionCase {
@@ -82,6 +86,21 @@ struct AttentionCase {
   std::vector<int32_t> query_offsets;
   Causal causal = Causal::kNone;
   EmptyRows empty_rows = EmptyRows::kZero;
+  float softcap = 0.0f;
+  std::vector<float> alibi_slopes;
+  std::vector<float> sinks;
+  int32_t window_left = -1;
+  int32_t window_right = -1;
+  int32_t attention_chunk = 0;
+  std::vector<int32_t> prefix_lengths;
+  // [B or 1, Hkv, n, D or Dv]
+  HeadsTensor extra_key;
+  HeadsTensor extra_value;
+  std::vector<float> head_gates;
+
+  size_t extra_keys() const { return extra_key.in().rows; }
+  // Of a row of weights or scores.
+  size_t columns() const { return keys + extra_keys(); }
 };
 
 // batch 1, one head, head width 1, scale 1: plain lists, as the rows of
@@ -90,14 +109,16 @@ AttentionCase ListCase(const std::vector<float>& query,
                        const std::vector<float>& key,
                        const std::vector<float>& value);
 
-// Runs the core three times: without weights, per head and averaged. Checks
-// that the output does not depend on which, that nothing is written outside
-// the results, and that scratch memory full of NaN does not matter.
+// Runs the core four times: without weights and scores, and with every kind
+// of each. Checks that the output does not depend on which, that nothing is
+// written outside the results, and that scratch memory full of NaN does not
+// matter.
 AttentionRun RunCore(const AttentionCase& test);
 
 reference::AttentionResult RunOracle(const AttentionCase& test);
 
-// Output, both kinds of weights and LSE within tolerance.h.
+// Output, both kinds of weights, all kinds of scores, LSE and row maximum
+// within tolerance.h.
 void ExpectMatchesOracle(const AttentionCase& test);
 void ExpectMatchesOracle(const AttentionCase& test, const AttentionRun& run);
 
@@ -136,6 +157,11 @@ void AddRandomBias(AttentionCase* test, Random* random, unsigned bits,
                    double hide);
 // Masks, lengths and offsets of every kind, each with its own probability.
 void AddRandomMasks(AttentionCase* test, Random* random);
+// Windows, chunks, prefixes, and offsets without causality.
+void AddRandomPositions(AttentionCase* test, Random* random);
+// Softcap, ALiBi, sinks and gates.
+void AddRandomScoreOptions(AttentionCase* test, Random* random);
+void AddRandomExtraKeys(AttentionCase* test, Random* random);
 
 }  // namespace headwise
 

@@ -176,6 +176,11 @@ TEST_P(AttentionTest, RandomCombinations) {
                                   random.Between(1, small ? 60 : 400),
                                   random.Between(1, 24), random.Between(1, 24));
     AddRandomMasks(&test, &random);
+    if (seed % 3 != 0) {
+      AddRandomPositions(&test, &random);
+      AddRandomScoreOptions(&test, &random);
+      if (random.Chance(0.3)) AddRandomExtraKeys(&test, &random);
+    }
     PoisonHidden(&test, &random);
     ExpectMatchesOracle(test);
     if (HasFailure()) return;  // one precise report, not three hundred

@@ -45,7 +45,7 @@ struct LayerCall {
     outputs.lse = lse.data();
   }
   Status Run(const MultiHeadAttention& layer, Workspace* workspace) {
-    return layer.Forward(query.in(), key.in(), value.in(), AttentionOptions(),
+    return layer.Forward(query.in(), key.in(), value.in(), LayerOptions(),
                          outputs, workspace);
   }
   Tensor query, key, value, output;

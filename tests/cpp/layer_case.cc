@@ -42,6 +42,10 @@ LayerWeights LayerWeights::Sized(const Config& c) {
       headwise::Sized(c.v_dim, c.num_kv_heads * c.v_head_dim, c.value_bias);
   weights.out =
       headwise::Sized(c.num_heads * c.v_head_dim, c.out_dim, c.out_bias);
+  if (c.add_bias_kv) {
+    weights.bias_k.resize(c.num_kv_heads * c.head_dim);
+    weights.bias_v.resize(c.num_kv_heads * c.v_head_dim);
+  }
   return weights;
 }
 
@@ -52,6 +56,8 @@ LayerWeights LayerWeights::Uniform(const Config& config, Random* random) {
     p->weight = random->Floats(p->weight.size());
     p->bias = random->Floats(p->bias.size());
   }
+  weights.bias_k = random->Floats(weights.bias_k.size());
+  weights.bias_v = random->Floats(weights.bias_v.size());
   return weights;
 }
 
@@ -62,12 +68,20 @@ LayerWeights LayerWeights::Of(const MultiHeadAttention& layer) {
   return weights;
 }
 
+LayerOptions Layered(const AttentionOptions& options) {
+  LayerOptions layered;
+  static_cast<AttentionOptions&>(layered) = options;
+  return layered;
+}
+
 Weights LayerWeights::view() const {
   Weights weights;
   weights.query = View(query);
   weights.key = View(key);
   weights.value = View(value);
   weights.out = View(out);
+  weights.bias_k = bias_k.empty() ? nullptr : bias_k.data();
+  weights.bias_v = bias_v.empty() ? nullptr : bias_v.data();
   return weights;
 }
 
@@ -77,6 +91,8 @@ WeightsOut LayerWeights::out_view() {
   weights.key = OutView(&key);
   weights.value = OutView(&value);
   weights.out = OutView(&out);
+  weights.bias_k = bias_k.empty() ? nullptr : bias_k.data();
+  weights.bias_v = bias_v.empty() ? nullptr : bias_v.data();
   return weights;
 }
 
@@ -93,7 +109,8 @@ testing::AssertionResult SameBits(const LayerWeights& a,
     result = SameBits(left->bias, right->bias);
     if (!result) return result;
   }
-  return testing::AssertionSuccess();
+  const testing::AssertionResult keys = SameBits(a.bias_k, b.bias_k);
+  return keys ? SameBits(a.bias_v, b.bias_v) : keys;
 }
 
 Config Resolved(const Config& config) {
@@ -116,13 +133,15 @@ LayerRun RunLayer(const MultiHeadAttention& layer,
                   const TensorView<const float>& query,
                   const TensorView<const float>& key,
                   const TensorView<const float>& value,
-                  const AttentionOptions& options) {
+                  const LayerOptions& options) {
   const Config& config = layer.config();
   LayerRun run;
   Workspace workspace;
   run.status = layer.Reserve(query.batch, query.rows, key.rows, &workspace);
   if (!run.status.ok()) return run;
   const size_t rows = query.batch * config.num_heads * query.rows;
+  const size_t columns = key.rows + (config.add_bias_kv ? 1u : 0u) +
+                         (config.add_zero_attn ? 1u : 0u);
   for (const WeightsKind kind :
        {WeightsKind::kNone, WeightsKind::kPerHead, WeightsKind::kAveraged}) {
     Tensor output(query.batch, query.rows, config.out_dim, 3, 5);
@@ -130,8 +149,11 @@ LayerRun RunLayer(const MultiHeadAttention& layer,
     Tensor weights(1, 1,
                    kind == WeightsKind::kNone ? 0
                    : kind == WeightsKind::kPerHead
-                       ? rows * key.rows
-                       : query.batch * query.rows * key.rows);
+                       ? rows * columns
+                       : query.batch * query.rows * columns);
+    Tensor row_max(1, 1, rows);
+    Tensor scores(1, 1, kind == WeightsKind::kNone ? 0 : rows * columns);
+    Tensor heads(1, 1, rows * config.v_head_dim);
     if (workspace.bytes() != 0) {
       std::memset(workspace.data(), 0xFF, workspace.bytes());  // NaN
     }
@@ -140,20 +162,32 @@ LayerRun RunLayer(const MultiHeadAttention& layer,
     outputs.weights_kind = kind;
     outputs.weights = kind == WeightsKind::kNone ? nullptr : weights.out().data;
     outputs.lse = lse.out().data;
+    outputs.row_max = row_max.out().data;
+    outputs.head_outputs = heads.out().data;
+    if (kind != WeightsKind::kNone) {
+      outputs.scores_kind = ScoresKind::kBiased;
+      outputs.scores = scores.out().data;
+    }
     run.status = layer.Forward(query, key, value, options, outputs, &workspace);
     EXPECT_TRUE(output.GuardsIntact()) << "written outside the output";
     EXPECT_TRUE(lse.GuardsIntact()) << "written outside the LSE";
     EXPECT_TRUE(weights.GuardsIntact()) << "written outside the weights";
+    EXPECT_TRUE(row_max.GuardsIntact()) << "written outside the row maxima";
+    EXPECT_TRUE(scores.GuardsIntact()) << "written outside the scores";
+    EXPECT_TRUE(heads.GuardsIntact()) << "written outside the heads' outputs";
     if (!run.status.ok()) return run;
     if (kind == WeightsKind::kNone) {
       run.output = output.Dense();
       run.lse = lse.Dense();
+      run.row_max = row_max.Dense();
+      run.head_outputs = heads.Dense();
       continue;
     }
     EXPECT_TRUE(SameBits(run.output, output.Dense()))
         << "the output depends on whether weights are asked for";
     EXPECT_TRUE(SameBits(run.lse, lse.Dense()))
         << "the LSE depends on whether weights are asked for";
+    run.biased = scores.Dense();
     (kind == WeightsKind::kPerHead ? run.weights : run.averaged_weights) =
         weights.Dense();
   }
@@ -181,6 +215,8 @@ Config RandomConfig(Random* random) {
   config.value_bias = random->Chance(0.5);
   config.out_bias = random->Chance(0.5);
   if (random->Chance(0.3)) config.scale = random->Uniform(0.05f, 0.4f);
+  config.add_bias_kv = random->Chance(0.3);
+  config.add_zero_attn = random->Chance(0.3);
   return config;
 }
 
@@ -190,7 +226,8 @@ std::string Describe(const Config& c) {
       << c.num_kv_heads << ", D " << c.head_dim << ", Dv " << c.v_head_dim
       << ", kDim " << c.k_dim << ", vDim " << c.v_dim << ", outDim "
       << c.out_dim << ", biases " << c.query_bias << c.key_bias << c.value_bias
-      << c.out_bias;
+      << c.out_bias << ", bias_kv " << c.add_bias_kv << ", zero attention "
+      << c.add_zero_attn;
   if (c.scale.has_value()) out << ", scale " << *c.scale;
   return out.str();
 }
@@ -199,7 +236,7 @@ void ExpectMatchesOracle(const Config& config, const LayerWeights& weights,
                          const TensorView<const float>& query,
                          const TensorView<const float>& key,
                          const TensorView<const float>& value,
-                         const AttentionOptions& options) {
+                         const LayerOptions& options) {
   const Config resolved = Resolved(config);
   SCOPED_TRACE(testing::Message()
                << Describe(resolved) << ", B " << query.batch << ", L "
@@ -223,6 +260,13 @@ void ExpectMatchesOracle(const Config& config, const LayerWeights& weights,
                         bounds.attention.averaged_weights))
       << "averaged weights";
   EXPECT_TRUE(AllWithin(run.lse, attention.lse, bounds.attention.lse)) << "LSE";
+  EXPECT_TRUE(
+      AllWithin(run.row_max, attention.row_max, bounds.attention.row_max))
+      << "row maximum";
+  EXPECT_TRUE(AllWithin(run.biased, attention.scores, bounds.attention.scores))
+      << "biased scores";
+  EXPECT_TRUE(AllWithin(run.head_outputs, expected.concat, bounds.concat))
+      << "heads' outputs";
 }
 
 }  // namespace headwise

@@ -25,6 +25,9 @@ struct LayerWeights {
   Projection key;
   Projection value;
   Projection out;
+  // Empty without add_bias_kv.
+  std::vector<float> bias_k;
+  std::vector<float> bias_v;
 
   // Zeros in the sizes of a resolved configuration.
   static LayerWeights Sized(const Config& resolved);
@@ -51,7 +54,13 @@ struct LayerRun {
   std::vector<float> weights;           // [B, H, L, S]
   std::vector<float> averaged_weights;  // [B, L, S]
   std::vector<float> lse;               // [B, H, L]
+  std::vector<float> row_max;           // [B, H, L]
+  std::vector<float> biased;            // scores, [B, H, L, S]
+  std::vector<float> head_outputs;      // [B, L, H, Dv]
 };
+
+// Options of the functional core as those of a layer.
+LayerOptions Layered(const AttentionOptions& options);
 
 // As RunCore: three times, with scratch full of NaN and guards around the
 // results.
@@ -59,7 +68,7 @@ LayerRun RunLayer(const MultiHeadAttention& layer,
                   const TensorView<const float>& query,
                   const TensorView<const float>& key,
                   const TensorView<const float>& value,
-                  const AttentionOptions& options);
+                  const LayerOptions& options);
 
 // All sizes differ; biases any subset; grouped heads.
 Config RandomConfig(Random* random);
@@ -69,7 +78,7 @@ void ExpectMatchesOracle(const Config& config, const LayerWeights& weights,
                          const TensorView<const float>& query,
                          const TensorView<const float>& key,
                          const TensorView<const float>& value,
-                         const AttentionOptions& options);
+                         const LayerOptions& options);
 
 }  // namespace headwise
 

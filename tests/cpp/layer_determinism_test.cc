@@ -32,7 +32,7 @@ TEST_P(LayerDeterminismTest, LayerAloneInABatchAndPadded) {
   const size_t length = 133;
   Tensor alone(1, length, 20);
   alone.FillUniform(&random, -1, 1);
-  AttentionOptions options;
+  LayerOptions options;
   options.causal = Causal::kStart;
   const LayerRun expected =
       RunLayer(*layer, alone.in(), alone.in(), alone.in(), options);
@@ -71,7 +71,7 @@ TEST_P(LayerDeterminismTest, LayerInSteps) {
   const size_t length = 140;
   Tensor x(1, length, 20);
   x.FillUniform(&random, -1, 1);
-  AttentionOptions options;
+  LayerOptions options;
   options.causal = Causal::kStart;
   const LayerRun prefill = RunLayer(*layer, x.in(), x.in(), x.in(), options);
   ASSERT_OK(prefill.status);

@@ -37,7 +37,7 @@ TEST_P(LayerErrorsTest, RefusesSizesThatDoNotFit) {
         ForwardOutputs outputs;
         outputs.output = output.out();
         const Status status =
-            layer->Forward(query.in(), key.in(), value.in(), AttentionOptions(),
+            layer->Forward(query.in(), key.in(), value.in(), LayerOptions(),
                            outputs, &workspace);
         if (!status.ok()) {
           // Nothing was written.
@@ -81,13 +81,13 @@ TEST_P(LayerErrorsTest, RefusesOptionsBeforeWriting) {
   outputs.output = output.out();
   Workspace workspace;
   const int32_t lengths[] = {3, 4};
-  AttentionOptions options;
+  LayerOptions options;
   options.key_lengths = lengths;
   ExpectError(
       layer->Forward(x.in(), x.in(), x.in(), options, outputs, &workspace),
       StatusCode::kInvalidArgument, {"key_lengths[1]", "4", "3"});
   outputs.weights_kind = WeightsKind::kPerHead;
-  ExpectError(layer->Forward(x.in(), x.in(), x.in(), AttentionOptions(),
+  ExpectError(layer->Forward(x.in(), x.in(), x.in(), LayerOptions(),
                              outputs, &workspace),
               StatusCode::kInvalidArgument, {"weights"});
   EXPECT_EQ(output.Dense(), Floats(48, 42.0f));

@@ -50,7 +50,7 @@ TEST_P(MultiHeadAttentionTest, FreeSizesAgainstTheOracle) {
     AttentionCase masks = Masks(config, batch, rows, keys);
     if (seed % 3 != 0) AddRandomMasks(&masks, &random);
     ExpectMatchesOracle(config, weights, inputs.query.in(), inputs.key.in(),
-                        inputs.value.in(), masks.Options());
+                        inputs.value.in(), Layered(masks.Options()));
     if (HasFailure()) return;
   }
 }
@@ -105,6 +105,7 @@ TEST_P(MultiHeadAttentionTest, WithoutKeysTheOutputIsItsBias) {
   Random random(221);
   Config config = RandomConfig(&random);
   config.out_bias = true;
+  config.add_bias_kv = config.add_zero_attn = false;
   config = Resolved(config);
   const LayerWeights weights = LayerWeights::Uniform(config, &random);
   const Inputs inputs(config, 2, 3, 0, &random);
@@ -130,7 +131,7 @@ TEST_P(MultiHeadAttentionTest, N44NoBiasAndOddHeads) {
   const LayerWeights weights = LayerWeights::Uniform(config, &random);
   Tensor x(2, 5, 6);
   x.FillUniform(&random, -1, 1);
-  AttentionOptions options;
+  LayerOptions options;
   ExpectMatchesOracle(config, weights, x.in(), x.in(), x.in(), options);
   const uint8_t padding[] = {0, 0, 0, 1, 1, 1, 0, 1, 0, 0};
   options.key_padding_mask = padding;
@@ -290,7 +291,7 @@ TEST_P(MultiHeadAttentionTest, OptionsOverrideTheScale) {
   config = Resolved(config);
   const LayerWeights weights = LayerWeights::Uniform(config, &random);
   const Inputs inputs(config, 2, 5, 9, &random);
-  AttentionOptions options;
+  LayerOptions options;
   ExpectMatchesOracle(config, weights, inputs.query.in(), inputs.key.in(),
                       inputs.value.in(), options);
   options.scale = -0.2f;
@@ -307,7 +308,7 @@ TEST_P(MultiHeadAttentionTest, PaddingTokensMayHoldAnything) {
   Inputs inputs(config, 2, 9, 11, &random);
   const uint8_t padding[] = {1, 0, 0, 1, 0, 0, 0, 0, 1, 1, 1,
                              0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0};
-  AttentionOptions options;
+  LayerOptions options;
   options.key_padding_mask = padding;
   const LayerRun clean = RunLayer(*layer, inputs.query.in(), inputs.key.in(),
                                   inputs.value.in(), options);

@@ -32,6 +32,8 @@ namespace headwise {
 inline constexpr double kRoundoff = 0x1.0p-24;
 // What exp is promised to keep, relative, down to the smallest normal number.
 inline constexpr double kExpError = 2e-7;
+// The same of softcap * tanh(x / softcap).
+inline constexpr double kTanhError = 8.0 * kRoundoff;
 // Results of exp below this may be 0.
 inline constexpr double kSmallestNormal = 0x1.0p-126;
 
@@ -39,6 +41,10 @@ inline constexpr double kSmallestNormal = 0x1.0p-126;
 double SumError(size_t terms);
 
 struct AttentionBounds {
+  std::vector<double> raw;
+  std::vector<double> capped;
+  std::vector<double> scores;
+  std::vector<double> row_max;
   std::vector<double> weights;
   std::vector<double> averaged_weights;
   std::vector<double> output;
@@ -68,15 +74,27 @@ std::vector<double> BoundLinear(const TensorView<const T>& input,
                                 size_t out_features,
                                 const std::vector<double>& input_errors = {});
 
+// Errors of `x` [.., head_dim] after the norm of its rows, when it comes with
+// `errors`.
+std::vector<double> BoundNorm(const std::vector<double>& x,
+                              const float* weight, double epsilon,
+                              size_t head_dim,
+                              const std::vector<double>& errors);
+// The same after turning the pairs of x [B, L, heads * head_dim].
+std::vector<double> BoundRotary(const std::vector<double>& x,
+                                const RotaryConfig& config, size_t head_dim,
+                                const std::vector<double>& errors);
+
 struct MultiHeadAttentionBounds {
   AttentionBounds attention;
+  std::vector<double> concat;
   std::vector<double> output;
 };
 
 MultiHeadAttentionBounds BoundMultiHeadAttention(
     const Config& config, const Weights& weights,
     const TensorView<const float>& query, const TensorView<const float>& key,
-    const TensorView<const float>& value, const AttentionOptions& options,
+    const TensorView<const float>& value, const LayerOptions& options,
     const reference::MultiHeadAttentionResult& expected);
 
 }  // namespace headwise

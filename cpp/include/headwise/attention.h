@@ -53,7 +53,8 @@ struct AttentionOptions {
   // [H]: head h gets -slope * |p - j| added (ALiBi, Press et al. 2021).
   const float* alibi_slopes = nullptr;
   // [H]: a score without a value that joins every softmax of head h, so that a
-  // row can attend to nothing (Miller 2023; gpt-oss). -infinity: none.
+  // row can attend to nothing (Miller 2023; gpt-oss). -infinity: none. A query
+  // beyond query_lengths has no softmax, so no sink.
   const float* sinks = nullptr;
 
   // 1 = may attend; broadcasts to [B, H, L, S].
@@ -105,9 +106,11 @@ struct AttentionOutputs {
   // [B, H, L] or null: log of the sum of exp(score) over the keys a query
   // sees; -infinity where it sees none.
   float* lse = nullptr;
-  // [B, H, L] or null: the largest score a query sees (or its sink).
+  // [B, H, L] or null: the largest score a query sees (or its sink);
+  // -infinity where it sees none, NaN where the row is NaN.
   float* row_max = nullptr;
-  // [B, H, L, S], contiguous; S with the extra keys, as for the weights.
+  // [B, H, L, S], contiguous; S with the extra keys, as for the weights. With
+  // a cache: -infinity beyond the length of an entry.
   ScoresKind scores_kind = ScoresKind::kNone;
   float* scores = nullptr;
 };

@@ -67,7 +67,9 @@ class KvCache {
   Status Write(size_t b, size_t kv_head, size_t first, size_t count,
                const void* key, const float* key_scale, const void* value,
                const float* value_scale);
-  Status SetLength(size_t b, size_t length);
+  // Of a rolling cache `oldest` is the first token that was written, but for
+  // the sink tokens.
+  Status SetLength(size_t b, size_t length, size_t oldest = 0);
   // Whether the position is still held.
   bool Holds(size_t b, size_t position) const;
 
