@@ -4,20 +4,7 @@ import { rangeError, typeError } from './errors.js';
 import { MAX_SIZE } from './tensor.js';
 
 /** Options of the design that this version does not have: named, so that nobody hunts for a typing mistake. */
-const LATER = new Set([
-  'addBiasKv',
-  'addZeroAttn',
-  'alibi',
-  'cache',
-  'dropout',
-  'headMask',
-  'qkNorm',
-  'rope',
-  'sinks',
-  'softcap',
-  'weightType',
-  'window',
-]);
+const LATER = new Set(['dropout', 'maskMod', 'weightType']);
 
 /** Names people know from elsewhere, and what to use here. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
@@ -30,6 +17,10 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   is_causal: "causal: true | 'start' | 'end'",
   key_padding_mask: 'keyPaddingMask (1 = padding)',
   need_weights: "needWeights: false | 'averaged' | 'perHead'",
+  add_bias_kv: 'addBiasKv',
+  add_zero_attn: 'addZeroAttn',
+  logitSoftcap: 'softcap',
+  slidingWindow: 'window: [left, right]',
   embed_dim: 'embedDim',
   num_heads: 'numHeads',
 };

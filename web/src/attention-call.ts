@@ -1,9 +1,11 @@
 // One attention call on its way through WASM memory: reserve, write, call, read. Memory may grow only in reserve, and
 // no view is kept across it.
+import type { AttentionPlan, PlannedResult } from './call-plan.js';
 import type { Core } from './core.js';
-import type { AttentionPlan, Broadcast, PerBatch } from './forward-options.js';
-import { ATTENTION, type RawModule } from './raw.js';
-import type { Tensor } from './tensor.js';
+import { typedArrayName } from './describe.js';
+import { ATTENTION, ATTENTION_SLOTS, type RawModule } from './raw.js';
+import { writeRope } from './rope-options.js';
+import { type Tensor, product } from './tensor.js';
 
 /** Elements from one entry, head and row to the next. */
 export interface Strides {
@@ -17,6 +19,7 @@ export interface AttentionGeometry {
   readonly numHeads: number;
   readonly numKvHeads: number;
   readonly queryLength: number;
+  /** Rows of key and value: of the call's own, also with a cache. */
   readonly keyLength: number;
   readonly headDim: number;
   readonly vHeadDim: number;
@@ -42,6 +45,12 @@ export interface ForwardResult {
   readonly weights?: Tensor;
   /** With returnLse. [B, H, L]; no B when unbatched. */
   readonly lse?: Tensor;
+  /** With returnMax. [B, H, L]; no B when unbatched. */
+  readonly rowMax?: Tensor;
+  /** With needScores. [B, H, L, S]; no B when unbatched. */
+  readonly scores?: Tensor;
+  /** With returnHeads: what each head hands to the output projection. [B, L, H, Dv]; no B when unbatched. */
+  readonly heads?: Tensor;
 }
 
 /** Arrays inside WASM memory. */
@@ -54,6 +63,12 @@ export interface AttentionViews {
   readonly weights?: Float32Array;
   /** With returnLse. */
   readonly lse?: Float32Array;
+  /** With returnMax. */
+  readonly rowMax?: Float32Array;
+  /** With needScores. */
+  readonly scores?: Float32Array;
+  /** With returnHeads. */
+  readonly heads?: Float32Array;
 }
 
 const floats = (n: number): number => 4 * n;
@@ -67,28 +82,14 @@ export class AttentionCall {
   #key = 0;
   #value = 0;
   #output = 0;
-  #weights = 0;
-  #lse = 0;
+  /** Offset of each planned result. */
+  #results: readonly number[] = [];
 
   constructor(core: Core, call: string, geometry: AttentionGeometry, plan: AttentionPlan) {
     this.#core = core;
     this.#call = call;
     this.#g = geometry;
     this.#plan = plan;
-  }
-
-  get #weightsSize(): number {
-    const { batch, numHeads, queryLength, keyLength } = this.#g;
-    const kind = this.#plan.weightsKind;
-    return kind === 0 ? 0 : batch * (kind === 2 ? numHeads : 1) * queryLength * keyLength;
-  }
-
-  get #weightsShape(): readonly number[] {
-    return this.#plan.weightsKind === 2 ? this.#g.perHeadShape : this.#g.averagedShape;
-  }
-
-  get #lseSize(): number {
-    return this.#plan.returnLse ? this.#g.batch * this.#g.numHeads * this.#g.queryLength : 0;
   }
 
   /**
@@ -98,20 +99,14 @@ export class AttentionCall {
   prepare(sameKey: boolean, sameValue: 'query' | 'key' | 'own', reserve: () => void): void {
     const core = this.#core;
     const g = this.#g;
-    const plan = this.#plan;
+    const { arrays, results } = this.#plan;
     core.begin();
     const query = core.place(floats(g.querySize));
     const key = sameKey ? query : core.place(floats(g.keySize));
     const value = sameValue === 'query' ? query : sameValue === 'key' ? key : core.place(floats(g.valueSize));
     const output = core.place(floats(g.outputSize));
-    const weights = core.place(floats(this.#weightsSize));
-    const lse = core.place(floats(this.#lseSize));
-    const attendMask = plan.attendMask && core.place(plan.attendMask.data.length);
-    const attnBias = plan.attnBias && core.place(floats(plan.attnBias.data.length));
-    const padding = plan.keyPaddingMask && core.place(plan.keyPaddingMask.length);
-    const keyLengths = plan.keyLengths === undefined ? undefined : core.place(4 * g.batch);
-    const queryLengths = plan.queryLengths === undefined ? undefined : core.place(4 * g.batch);
-    const queryOffset = plan.queryOffset === undefined ? undefined : core.place(4 * g.batch);
+    const resultsAt = results.map(({ shape }) => core.place(floats(product(shape))));
+    const arraysAt = arrays.map(({ data }) => core.place(data.length * (typedArrayName(data)?.includes('32') ? 4 : 1)));
     const base = core.commit(this.#call, () => this.#sizes());
     if (!this.#empty) reserve();
 
@@ -120,31 +115,22 @@ export class AttentionCall {
     this.#key = base + key;
     this.#value = base + value;
     this.#output = base + output;
-    this.#weights = base + weights;
-    this.#lse = base + lse;
+    this.#results = resultsAt.map((at) => base + at);
     this.#writeSlots(raw);
-    const f64 = raw.HEAPF64;
-    const at = core.slots;
-    const offset = (part: number | undefined): number => (part === undefined ? 0 : base + part);
-    f64[at + ATTENTION.keyPaddingMask] = offset(padding);
-    f64[at + ATTENTION.keyLengths] = offset(keyLengths);
-    f64[at + ATTENTION.queryLengths] = offset(queryLengths);
-    f64[at + ATTENTION.queryOffsets] = offset(queryOffset);
-    writeMaskSlots(f64, at + ATTENTION.attendMask, offset(attendMask), plan.attendMask);
-    writeMaskSlots(f64, at + ATTENTION.attnBias, offset(attnBias), plan.attnBias);
-    if (plan.attendMask) writeBytes(raw.HEAPU8, offset(attendMask), plan.attendMask.data);
-    if (plan.attnBias) raw.HEAPF32.set(plan.attnBias.data, offset(attnBias) / 4);
-    if (plan.keyPaddingMask) writeBytes(raw.HEAPU8, offset(padding), plan.keyPaddingMask);
-    writePerBatch(raw.HEAP32, offset(keyLengths), plan.keyLengths, g.batch);
-    writePerBatch(raw.HEAP32, offset(queryLengths), plan.queryLengths, g.batch);
-    writePerBatch(raw.HEAP32, offset(queryOffset), plan.queryOffset, g.batch);
+    arrays.forEach(({ slot, data }, i) => {
+      const offset = base + (arraysAt[i] as number);
+      raw.HEAPF64[core.slots + ATTENTION[slot]] = offset;
+      writeArray(raw, offset, data);
+    });
   }
 
   #writeSlots(raw: RawModule): void {
     const f64 = raw.HEAPF64;
     const at = this.#core.slots;
     const g = this.#g;
-    const plan = this.#plan;
+    const { numbers, results, rope } = this.#plan;
+    // What no option asks for is 0.
+    f64.fill(0, at, at + ATTENTION_SLOTS.length);
     f64[at + ATTENTION.batch] = g.batch;
     f64[at + ATTENTION.queryLength] = g.queryLength;
     f64[at + ATTENTION.keyLength] = g.keyLength;
@@ -156,12 +142,13 @@ export class AttentionCall {
     writeViewSlots(f64, at + ATTENTION.key, this.#key, g.keyStrides);
     writeViewSlots(f64, at + ATTENTION.value, this.#value, g.valueStrides);
     writeViewSlots(f64, at + ATTENTION.output, this.#output, g.outputStrides);
-    f64[at + ATTENTION.causal] = plan.causal;
-    f64[at + ATTENTION.scale] = plan.scale;
-    f64[at + ATTENTION.emptyRows] = plan.emptyRows;
-    f64[at + ATTENTION.weights] = plan.weightsKind === 0 ? 0 : this.#weights;
-    f64[at + ATTENTION.weightsKind] = plan.weightsKind;
-    f64[at + ATTENTION.lse] = plan.returnLse ? this.#lse : 0;
+    for (const [slot, x] of numbers) f64[at + ATTENTION[slot]] = x;
+    results.forEach(({ slot }, i) => {
+      f64[at + ATTENTION[slot]] = this.#results[i] as number;
+    });
+    if (rope === undefined) return;
+    writeRope(f64, this.#core.sideSlots, rope);
+    f64[at + ATTENTION.rotary] = this.#core.sideBlock;
   }
 
   writeInputs(query: Float32Array, key: Float32Array, value: Float32Array): void {
@@ -185,16 +172,15 @@ export class AttentionCall {
   results(): ForwardResult {
     const f32 = this.#core.alive(this.#call).HEAPF32;
     const g = this.#g;
-    const { out, weightsKind, returnLse } = this.#plan;
+    const { out, results } = this.#plan;
     const copy = (offset: number, size: number): Float32Array => f32.slice(offset / 4, offset / 4 + size);
     const at = this.#output / 4;
     if (out) out.set(f32.subarray(at, at + g.outputSize));
     const output = { data: out ?? copy(this.#output, g.outputSize), shape: g.outputShape };
-    const result: { output: Tensor; weights?: Tensor; lse?: Tensor } = { output };
-    if (weightsKind !== 0) {
-      result.weights = { data: copy(this.#weights, this.#weightsSize), shape: this.#weightsShape };
-    }
-    if (returnLse) result.lse = { data: copy(this.#lse, this.#lseSize), shape: g.lseShape };
+    const result: { output: Tensor } & { [Name in PlannedResult['name']]?: Tensor } = { output };
+    results.forEach(({ name, shape }, i) => {
+      result[name] = { data: copy(this.#results[i] as number, product(shape)), shape };
+    });
     return result;
   }
 
@@ -202,26 +188,28 @@ export class AttentionCall {
   views(): AttentionViews {
     const f32 = this.#core.alive(this.#call).HEAPF32;
     const g = this.#g;
-    const { weightsKind, returnLse } = this.#plan;
     const view = (offset: number, size: number): Float32Array => f32.subarray(offset / 4, offset / 4 + size);
     const query = view(this.#query, g.querySize);
     const key = this.#key === this.#query ? query : view(this.#key, g.keySize);
     const value =
       this.#value === this.#query ? query : this.#value === this.#key ? key : view(this.#value, g.valueSize);
-    return {
-      query,
-      key,
-      value,
-      output: view(this.#output, g.outputSize),
-      ...(weightsKind === 0 ? {} : { weights: view(this.#weights, this.#weightsSize) }),
-      ...(returnLse ? { lse: view(this.#lse, this.#lseSize) } : {}),
-    };
+    const results = this.#plan.results.map(({ name, shape }, i) => [
+      name,
+      view(this.#results[i] as number, product(shape)),
+    ]);
+    return { query, key, value, output: view(this.#output, g.outputSize), ...Object.fromEntries(results) };
   }
 
   #sizes(): string {
     const { batch, numHeads, queryLength, keyLength } = this.#g;
-    const weights = this.#plan.weightsKind === 0 ? '' : ` with attention weights ${this.#weightsShape.join(' x ')}`;
-    return `B = ${batch}, H = ${numHeads}, L = ${queryLength}, S = ${keyLength}${weights}`;
+    const of = { weights: 'attention weights', scores: 'scores' } as const;
+    const large = this.#plan.results
+      .flatMap(({ name, shape }) =>
+        name === 'weights' || name === 'scores' ? [`${of[name]} ${shape.join(' x ')}`] : [],
+      )
+      .join(' and ');
+    const sizes = `B = ${batch}, H = ${numHeads}, L = ${queryLength}, S = ${keyLength}`;
+    return large === '' ? sizes : `${sizes} with ${large}`;
   }
 }
 
@@ -232,18 +220,18 @@ function writeViewSlots(f64: Float64Array, at: number, offset: number, strides: 
   f64[at + 3] = strides.row;
 }
 
-function writeMaskSlots(f64: Float64Array, at: number, offset: number, mask: Broadcast<unknown> | undefined): void {
-  f64[at] = offset;
-  for (let i = 0; i < 4; ++i) f64[at + 1 + i] = mask ? (mask.sizes[i] as number) : 1;
-}
-
-function writeBytes(u8: Uint8Array, offset: number, data: Uint8Array | readonly boolean[]): void {
-  if (data instanceof Uint8Array) u8.set(data, offset);
-  else for (let i = 0; i < data.length; ++i) u8[offset + i] = data[i] ? 1 : 0;
-}
-
-function writePerBatch(i32: Int32Array, offset: number, value: PerBatch | undefined, batch: number): void {
-  if (value === undefined) return;
-  if (typeof value === 'number') i32.fill(value, offset / 4, offset / 4 + batch);
-  else i32.set(value, offset / 4);
+function writeArray(raw: RawModule, offset: number, data: AttentionPlan['arrays'][number]['data']): void {
+  switch (typedArrayName(data)) {
+    case 'Float32Array':
+      raw.HEAPF32.set(data as Float32Array, offset / 4);
+      break;
+    case 'Int32Array':
+      raw.HEAP32.set(data as Int32Array, offset / 4);
+      break;
+    case 'Uint8Array':
+      raw.HEAPU8.set(data as Uint8Array, offset);
+      break;
+    default:
+      for (let i = 0; i < data.length; ++i) raw.HEAPU8[offset + i] = data[i] ? 1 : 0;
+  }
 }

@@ -1,11 +1,11 @@
 // One instance of the WASM module and the memory this package keeps in it: a block for arguments and one staging area
 // for inputs and outputs, grown when a call needs more and reused by every other.
 import { HeadwiseError, HeadwiseMemoryError, UseAfterDisposeError, rangeError } from './errors.js';
-import { ATTENTION_SLOTS, type RawHandle, type RawModule, STATUS } from './raw.js';
+import { ATTENTION_SLOTS, type RawHandle, type RawModule, SIDE_SLOTS, STATUS } from './raw.js';
 import { ADDRESS_SPACE } from './tensor.js';
 
 const ALIGNMENT = 64;
-const BLOCK_BYTES = ATTENTION_SLOTS.length * 8;
+const BLOCK_BYTES = (ATTENTION_SLOTS.length + SIDE_SLOTS) * 8;
 /** Growing in steps keeps slightly longer inputs from moving the area every time. */
 const GROWTH = 64 * 1024;
 
@@ -20,6 +20,9 @@ export class Core {
   /** Offset of the argument block, as an index into HEAPF64. */
   readonly slots: number;
   readonly block: number;
+  /** The same of a smaller block beside it, for what an attention block refers to. */
+  readonly sideSlots: number;
+  readonly sideBlock: number;
   #raw: RawModule | undefined;
   #staging = 0;
   #stagingBytes = 0;
@@ -32,6 +35,8 @@ export class Core {
     this.block = raw.allocate(BLOCK_BYTES);
     if (this.block === 0) throw new HeadwiseMemoryError(`load(): no memory for ${BLOCK_BYTES} bytes`);
     this.slots = this.block / 8;
+    this.sideSlots = this.slots + ATTENTION_SLOTS.length;
+    this.sideBlock = this.sideSlots * 8;
   }
 
   get disposed(): boolean {

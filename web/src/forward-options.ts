@@ -1,15 +1,31 @@
-// The options that both attention calls share: checked here, once, before anything is touched in WASM memory.
-import { checkBoolean, checkChoice, checkFinite, checkOptions, checkWhole } from './arguments.js';
-import { describe, showShape, typedArrayName } from './describe.js';
+// The options that all attention calls share: checked here, once, before anything is touched in WASM memory.
+import { checkBoolean, checkChoice, checkFinite, checkOptions } from './arguments.js';
+import type { CacheFacts } from './cache-options.js';
+import { checkCacheConflicts } from './cache-options.js';
+import type { AttentionPlan, PlannedArray, PlannedResult } from './call-plan.js';
+import { describe, typedArrayName } from './describe.js';
 import { rangeError, typeError } from './errors.js';
-import { type MaskTensor, type Tensor, MAX_SIZE, checkBias, checkMask } from './tensor.js';
+import {
+  type AttentionSizes,
+  type Broadcast,
+  checkPerBatch,
+  planAttendMask,
+  planBias,
+  planPadding,
+} from './mask-options.js';
+import type { AttentionSlot } from './raw.js';
+import type { Rope } from './rope-options.js';
+import { type Window, checkAlibi, checkChunk, checkPerHead, checkSoftcap, checkWindow } from './score-options.js';
+import { type MaskTensor, type Tensor, MAX_SIZE } from './tensor.js';
 
 /** One whole number for all batch entries, or one for each. */
 export type PerBatch = number | readonly number[] | Int32Array;
 
 /**
- * Options of a forward call. All masks compose: a key is seen only if every one of them lets it. B batch, H heads,
- * L query length, S key length; a size of 1 is repeated.
+ * Options of an attention call. B batch, H heads, L query length, S key length; a size of 1 is repeated. All masks
+ * compose: a key is seen only if every one of them lets it. Query i stands at position queryOffset + i (with a cache:
+ * behind the tokens it held before), key j at position j. The order is: scale · q·k → softcap → + ALiBi and attnBias
+ * → masks → softmax with sink → · V.
  */
 export interface ForwardOptions {
   /** 1 = may attend. [L, S], or [B, H, L, S]; unbatched also [H, L, S]. */
@@ -27,12 +43,43 @@ export interface ForwardOptions {
    * the last key (FlashAttention). Default false.
    */
   readonly causal?: boolean | 'start' | 'end' | undefined;
-  /** With causal: query i stands at position queryOffset + i. Default 0. */
+  /** With causal: keys before this length are seen by every query (prefix-LM); 0 to S. */
+  readonly prefixLengths?: PerBatch | undefined;
+  /**
+   * Where the queries stand: query i at position queryOffset + i. Counts for causal: true, window, alibi,
+   * attentionChunk and rope. Default 0; with a cache, the tokens held before.
+   */
   readonly queryOffset?: PerBatch | undefined;
+  /**
+   * [left, right]: neighbours of a query's position that it sees on each side, its own position not counted; -1 is
+   * unlimited. A window of n tokens that counts the query itself, as a cache's `window`, is [n - 1, 0]: [1, 0] and a
+   * cache with window 2 see the same.
+   */
+  readonly window?: Window | undefined;
+  /** Only keys in the query's own chunk of this many positions are seen (Llama 4). 0, the default: off. */
+  readonly attentionChunk?: number | undefined;
+  /** softcap · tanh(score / softcap), before bias and masks (Gemma 2). 0: off. */
+  readonly softcap?: number | undefined;
+  /** Adds -slope · |query position - key position|. true: the slopes of alibiSlopes(H); or own ones, [H]. */
+  readonly alibi?: boolean | Float32Array | undefined;
+  /**
+   * A score for each head, [H], that joins every softmax without a value, so that a row can attend to nothing.
+   * -Infinity: none.
+   */
+  readonly sinks?: Float32Array | undefined;
+  /** Factor of each head's output, [H]: 0 switches a head off. */
+  readonly headMask?: Float32Array | undefined;
   /** Return the attention weights: their mean over the heads, or each head's. Default false. */
   readonly needWeights?: false | 'averaged' | 'perHead' | undefined;
+  /**
+   * Return the scores of each head, [B, H, L, S]: 'raw', scale · q·k at every key, whatever is hidden; 'capped', the
+   * same after softcap; 'biased', what the softmax gets, -Infinity where hidden. Default false.
+   */
+  readonly needScores?: false | 'raw' | 'capped' | 'biased' | undefined;
   /** Return the log of the sum of exp(score) of each row, [B, H, L]. Default false. */
   readonly returnLse?: boolean | undefined;
+  /** Return the largest score of each row, or its sink, [B, H, L]. Default false. */
+  readonly returnMax?: boolean | undefined;
   /** Factor of the scores. Default 1 / sqrt(D). */
   readonly scale?: number | undefined;
   /** What a query that sees no key gives: 0, or NaN as PyTorch. Default 'zero'. */
@@ -41,37 +88,12 @@ export interface ForwardOptions {
   readonly out?: Float32Array | undefined;
 }
 
-/** A batch or head axis that may be absent, lengths, and the names of both for messages. */
-export interface AttentionSizes {
-  readonly batch: number;
-  readonly numHeads: number;
-  readonly queryLength: number;
-  readonly keyLength: number;
-  /** Whether the inputs have a batch axis: results have one if and only if they do. */
-  readonly batched: boolean;
+/** Shapes of the results, which depend on the inputs' layout. */
+export interface ResultShapes {
   readonly outputSize: number;
-}
-
-/** A mask whose sizes are known to broadcast to [B, H, L, S]. */
-export interface Broadcast<Data> {
-  readonly data: Data;
-  readonly sizes: readonly [number, number, number, number];
-}
-
-/** Options after all checks. */
-export interface AttentionPlan {
-  readonly attendMask: Broadcast<Uint8Array | readonly boolean[]> | undefined;
-  readonly attnBias: Broadcast<Float32Array> | undefined;
-  readonly keyPaddingMask: Uint8Array | readonly boolean[] | undefined;
-  readonly keyLengths: PerBatch | undefined;
-  readonly queryLengths: PerBatch | undefined;
-  readonly queryOffset: PerBatch | undefined;
-  readonly causal: 0 | 1 | 2;
-  readonly scale: number;
-  readonly emptyRows: 0 | 1;
-  readonly weightsKind: 0 | 1 | 2;
-  readonly returnLse: boolean;
-  readonly out: Float32Array | undefined;
+  readonly averagedShape: readonly number[];
+  readonly perHeadShape: readonly number[];
+  readonly lseShape: readonly number[];
 }
 
 export const FORWARD_OPTION_NAMES = [
@@ -81,48 +103,71 @@ export const FORWARD_OPTION_NAMES = [
   'keyLengths',
   'queryLengths',
   'causal',
+  'prefixLengths',
   'queryOffset',
+  'window',
+  'attentionChunk',
+  'softcap',
+  'alibi',
+  'sinks',
+  'headMask',
   'needWeights',
+  'needScores',
   'returnLse',
+  'returnMax',
   'scale',
   'emptyRows',
   'out',
 ] as const satisfies readonly (keyof ForwardOptions)[];
-const KNOWN: ReadonlySet<string> = new Set(FORWARD_OPTION_NAMES);
 
-/** What the constructor decided and a call may override. NaN: the core's default. */
+/** What the constructor decided and a call may override. */
 export interface CallDefaults {
+  /** NaN: the core's default. */
   readonly scale: number;
   readonly emptyRows: 'zero' | 'nan';
+  readonly softcap: number;
+  readonly alibi: Float32Array | undefined;
+  readonly sinks: Float32Array | undefined;
+  readonly window: Window | undefined;
+  /** Queries and keys turn with their positions. */
+  readonly rope: Rope | undefined;
 }
-const PLAIN: CallDefaults = { scale: NaN, emptyRows: 'zero' };
+export const PLAIN: CallDefaults = {
+  scale: NaN,
+  emptyRows: 'zero',
+  softcap: 0,
+  alibi: undefined,
+  sinks: undefined,
+  window: undefined,
+  rope: undefined,
+};
 
-/** The common case, a call without options, makes no object. */
-const noOptions = (defaults: CallDefaults): AttentionPlan => ({
-  attendMask: undefined,
-  attnBias: undefined,
-  keyPaddingMask: undefined,
-  keyLengths: undefined,
-  queryLengths: undefined,
-  queryOffset: undefined,
-  causal: 0,
-  scale: defaults.scale,
-  emptyRows: defaults.emptyRows === 'nan' ? 1 : 0,
-  weightsKind: 0,
-  returnLse: false,
-  out: undefined,
-});
-const PLAIN_PLAN = noOptions(PLAIN);
+export interface PlanContext {
+  readonly known: ReadonlySet<string>;
+  readonly defaults: CallDefaults;
+  readonly cache?: CacheFacts | undefined;
+}
+
+const WEIGHTS = { averaged: 1, perHead: 2 } as const;
+const SCORES = { raw: 1, capped: 2, biased: 3 } as const;
 
 export function planOptions(
   call: string,
   value: unknown,
   sizes: AttentionSizes,
-  defaults: CallDefaults = PLAIN,
-  known: ReadonlySet<string> = KNOWN,
+  shapes: ResultShapes,
+  { known, defaults, cache }: PlanContext,
 ): AttentionPlan {
-  if (value === undefined) return defaults === PLAIN ? PLAIN_PLAN : noOptions(defaults);
   const o = checkOptions<ForwardOptions>(call, value, known);
+  const numbers: [AttentionSlot, number][] = [];
+  const arrays: PlannedArray[] = [];
+  const results: PlannedResult[] = [];
+  const addNumber = (slot: AttentionSlot, x: number): void => void numbers.push([slot, x]);
+  const addArray = (slot: AttentionSlot, data: PlannedArray['data'] | undefined): void => {
+    if (data !== undefined) arrays.push({ slot, data });
+  };
+  const { queryLength, keyLength, numHeads } = sizes;
+
   const causal = o.causal === undefined ? false : checkChoice(call, 'causal', o.causal, [true, false, 'start', 'end']);
   const needWeights =
     o.needWeights === undefined
@@ -134,35 +179,101 @@ export function planOptions(
           [false, 'averaged', 'perHead'] as const,
           "'averaged' is PyTorch's default",
         );
+  const needScores =
+    o.needScores === undefined
+      ? false
+      : checkChoice(call, 'needScores', o.needScores, [false, 'raw', 'capped', 'biased'] as const);
+  const flag = (name: 'returnLse' | 'returnMax'): boolean =>
+    o[name] === undefined ? false : checkBoolean(call, name, o[name]);
   const emptyRows = o.emptyRows === undefined ? defaults.emptyRows : checkEmptyRows(call, o.emptyRows);
-  const plan: AttentionPlan = {
-    attendMask: o.attendMask === undefined ? undefined : planAttendMask(call, o.attendMask, sizes),
-    attnBias: o.attnBias === undefined ? undefined : planBias(call, o.attnBias, sizes),
-    keyPaddingMask: o.keyPaddingMask === undefined ? undefined : planPadding(call, o.keyPaddingMask, sizes),
-    keyLengths: checkPerBatch(call, 'keyLengths', o.keyLengths, sizes, 0, sizes.keyLength),
-    queryLengths: checkPerBatch(call, 'queryLengths', o.queryLengths, sizes, 0, sizes.queryLength),
-    queryOffset: checkPerBatch(call, 'queryOffset', o.queryOffset, sizes, -MAX_SIZE, MAX_SIZE - sizes.queryLength),
-    causal: causal === false ? 0 : causal === 'end' ? 2 : 1,
-    scale: o.scale === undefined ? defaults.scale : checkFinite(call, 'scale', o.scale),
-    emptyRows: emptyRows === 'nan' ? 1 : 0,
-    weightsKind: needWeights === false ? 0 : needWeights === 'averaged' ? 1 : 2,
-    returnLse: o.returnLse === undefined ? false : checkBoolean(call, 'returnLse', o.returnLse),
-    out: o.out === undefined ? undefined : checkOut(call, o.out, sizes.outputSize),
-  };
-  if (plan.queryOffset !== undefined && plan.causal !== 1) {
-    throw typeError(
-      {
-        call,
-        argument: 'queryOffset',
-        got: `given with causal: ${describe(o.causal ?? false)}`,
-        wanted: "left away, or given with causal: true or 'start'",
-        wayOut: "'end' has an offset of its own, and without causal no position counts",
-      },
-      'conflict',
-    );
+  const scale = o.scale === undefined ? defaults.scale : checkFinite(call, 'scale', o.scale);
+  const softcap = o.softcap === undefined ? defaults.softcap : checkSoftcap(call, o.softcap);
+  const alibi = o.alibi === undefined ? defaults.alibi : checkAlibi(call, o.alibi, numHeads);
+  const sinks = o.sinks === undefined ? defaults.sinks : checkPerHead(call, 'sinks', o.sinks, numHeads, true);
+  const headMask = o.headMask === undefined ? undefined : checkPerHead(call, 'headMask', o.headMask, numHeads);
+  const window = o.window === undefined ? defaults.window : checkWindow(call, o.window);
+  const chunk = o.attentionChunk === undefined ? 0 : checkChunk(call, o.attentionChunk);
+  const attendMask = o.attendMask === undefined ? undefined : planAttendMask(call, o.attendMask, sizes);
+  const attnBias = o.attnBias === undefined ? undefined : planBias(call, o.attnBias, sizes);
+  const padding = o.keyPaddingMask === undefined ? undefined : planPadding(call, o.keyPaddingMask, sizes);
+  const keyLengths = checkPerBatch(call, 'keyLengths', o.keyLengths, sizes, 0, keyLength);
+  const queryLengths = checkPerBatch(call, 'queryLengths', o.queryLengths, sizes, 0, queryLength);
+  const prefixLengths = checkPerBatch(call, 'prefixLengths', o.prefixLengths, sizes, 0, keyLength);
+  const queryOffset = checkPerBatch(call, 'queryOffset', o.queryOffset, sizes, -MAX_SIZE, MAX_SIZE - queryLength);
+
+  if (cache !== undefined) checkCacheConflicts(call, cache, o, window);
+  if (prefixLengths !== undefined && causal === false) {
+    throw conflict(call, 'prefixLengths', 'given without causal', "given with causal: true, 'start' or 'end'", {
+      wayOut: 'a prefix loosens causality; without it every key is seen anyway',
+    });
   }
-  return plan;
+  if (queryOffset !== undefined) {
+    const counts = window !== undefined || alibi !== undefined || chunk > 0 || defaults.rope !== undefined;
+    if (causal === 'end' || (causal === false && !counts)) {
+      throw conflict(
+        call,
+        'queryOffset',
+        `given with causal: ${describe(o.causal ?? false)}`,
+        "left away, or given with causal: true or 'start', window, alibi or attentionChunk",
+        { wayOut: "'end' has an offset of its own, and without any of these no position counts" },
+      );
+    }
+  }
+
+  addNumber('causal', causal === false ? 0 : causal === 'end' ? 2 : 1);
+  addNumber('scale', scale);
+  addNumber('emptyRows', emptyRows === 'nan' ? 1 : 0);
+  addNumber('softcap', softcap);
+  addNumber('windowLeft', window === undefined ? -1 : window[0]);
+  addNumber('windowRight', window === undefined ? -1 : window[1]);
+  addNumber('attentionChunk', chunk);
+  addMask(attendMask, 'attendMask', MASK_SLOTS.attendMask);
+  addMask(attnBias, 'attnBias', MASK_SLOTS.attnBias);
+  addArray('keyPaddingMask', padding);
+  addArray('keyLengths', keyLengths);
+  addArray('queryLengths', queryLengths);
+  addArray('prefixLengths', prefixLengths);
+  addArray('queryOffsets', queryOffset);
+  addArray('alibiSlopes', alibi);
+  addArray('sinks', sinks);
+  addArray('headGates', headMask);
+  if (needWeights !== false) {
+    addNumber('weightsKind', WEIGHTS[needWeights]);
+    const shape = needWeights === 'perHead' ? shapes.perHeadShape : shapes.averagedShape;
+    results.push({ name: 'weights', slot: 'weights', shape });
+  }
+  if (needScores !== false) {
+    addNumber('scoresKind', SCORES[needScores]);
+    results.push({ name: 'scores', slot: 'scores', shape: shapes.perHeadShape });
+  }
+  if (flag('returnLse')) results.push({ name: 'lse', slot: 'lse', shape: shapes.lseShape });
+  if (flag('returnMax')) results.push({ name: 'rowMax', slot: 'rowMax', shape: shapes.lseShape });
+  const out = o.out === undefined ? undefined : checkOut(call, o.out, shapes.outputSize);
+  return { numbers, arrays, results, rope: defaults.rope, queryLengths, out };
+
+  function addMask(
+    mask: Broadcast<PlannedArray['data']> | undefined,
+    slot: AttentionSlot,
+    sizeSlots: readonly AttentionSlot[],
+  ): void {
+    if (mask === undefined) return;
+    addArray(slot, mask.data);
+    sizeSlots.forEach((name, i) => addNumber(name, mask.sizes[i] as number));
+  }
 }
+
+const MASK_SLOTS = {
+  attendMask: ['attendMaskBatch', 'attendMaskHeads', 'attendMaskRows', 'attendMaskKeys'],
+  attnBias: ['attnBiasBatch', 'attnBiasHeads', 'attnBiasRows', 'attnBiasKeys'],
+} as const satisfies Record<string, readonly AttentionSlot[]>;
+
+const conflict = (
+  call: string,
+  argument: string,
+  got: string,
+  wanted: string,
+  { wayOut }: { wayOut: string },
+): TypeError => typeError({ call, argument, got, wanted, wayOut }, 'conflict');
 
 export const checkEmptyRows = (call: string, value: unknown): 'zero' | 'nan' =>
   checkChoice(call, 'emptyRows', value, ['zero', 'nan'] as const);
@@ -191,109 +302,4 @@ export function checkOut(call: string, value: unknown, size: number): Float32Arr
     );
   }
   return out;
-}
-
-function planAttendMask(call: string, value: unknown, sizes: AttentionSizes): AttentionPlan['attendMask'] {
-  checkMask(call, 'attendMask', value);
-  return { data: value.data, sizes: broadcastSizes(call, 'attendMask', value.shape, sizes) };
-}
-
-function planBias(call: string, value: unknown, sizes: AttentionSizes): AttentionPlan['attnBias'] {
-  checkBias(call, 'attnBias', value);
-  return { data: value.data, sizes: broadcastSizes(call, 'attnBias', value.shape, sizes) };
-}
-
-function planPadding(call: string, value: unknown, sizes: AttentionSizes): AttentionPlan['keyPaddingMask'] {
-  checkMask(call, 'keyPaddingMask', value);
-  const { batch, keyLength, batched } = sizes;
-  const wanted = batched ? [batch, keyLength] : [keyLength];
-  const { shape } = value;
-  if (shape.length !== wanted.length || shape.some((size, i) => size !== wanted[i])) {
-    throw rangeError(
-      {
-        call,
-        argument: 'keyPaddingMask.shape',
-        got: showShape(shape),
-        wanted: `${showShape(wanted)}, ${batched ? '[batch, keys]' : '[keys] for unbatched input'}`,
-        wayOut: 'a mask of query-key pairs is attendMask',
-      },
-      'wrong-shape',
-    );
-  }
-  return value.data;
-}
-
-/** [L, S] or [B, H, L, S] (unbatched also [H, L, S]), each size 1 or the full one. */
-function broadcastSizes(
-  call: string,
-  argument: string,
-  shape: readonly number[],
-  { batch, numHeads, queryLength, keyLength, batched }: AttentionSizes,
-): readonly [number, number, number, number] {
-  const full = [batch, numHeads, queryLength, keyLength] as const;
-  const rank = shape.length;
-  if (rank === 3 && batched) {
-    throw rangeError(
-      {
-        call,
-        argument: `${argument}.shape`,
-        got: `${showShape(shape)}, which could be [B, L, S], [H, L, S] or PyTorch's [B*H, L, S]`,
-        wanted: `of rank 2, [L, S], or rank 4, [B, H, L, S] = ${showShape(full)} with 1 where a size repeats`,
-        wayOut: `write [B, 1, L, S] = ${showShape([batch, 1, queryLength, keyLength])} or [1, H, L, S] = ${showShape([1, numHeads, queryLength, keyLength])}`,
-      },
-      'wrong-shape',
-    );
-  }
-  const sizes = [...Array<number>(Math.max(0, 4 - rank)).fill(1), ...shape];
-  if (rank < 2 || rank > 4 || sizes.some((size, i) => size !== 1 && size !== full[i])) {
-    const forms = batched ? '[L, S] or [B, H, L, S]' : '[L, S] or [H, L, S]';
-    throw rangeError(
-      {
-        call,
-        argument: `${argument}.shape`,
-        got: showShape(shape),
-        wanted: `${forms} with B = ${batch}, H = ${numHeads}, L = ${queryLength}, S = ${keyLength}`,
-        wayOut: 'a size of 1 repeats',
-      },
-      'wrong-shape',
-    );
-  }
-  return sizes as unknown as readonly [number, number, number, number];
-}
-
-/** A whole number, or one for each batch entry. */
-function checkPerBatch(
-  call: string,
-  argument: string,
-  value: unknown,
-  { batch }: AttentionSizes,
-  least: number,
-  most: number,
-): PerBatch | undefined {
-  if (value === undefined) return undefined;
-  if (typeof value === 'number') return checkWhole(call, argument, value, { least, most });
-  const list = value as readonly unknown[] | Int32Array;
-  if (!Array.isArray(value) && typedArrayName(value) !== 'Int32Array') {
-    throw typeError({
-      call,
-      argument,
-      got: describe(value),
-      wanted: 'a whole number, or an Array or Int32Array with one for each batch entry',
-      wayOut: 'use Int32Array.from(values)',
-    });
-  }
-  if (list.length !== batch) {
-    throw rangeError(
-      {
-        call,
-        argument,
-        got: `${list.length} long`,
-        wanted: `${batch} long, one for each batch entry`,
-        wayOut: 'give one number to use it for all',
-      },
-      'wrong-shape',
-    );
-  }
-  for (let b = 0; b < batch; ++b) checkWhole(call, `${argument}[${b}]`, list[b], { least, most });
-  return value as readonly number[] | Int32Array;
 }

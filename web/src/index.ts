@@ -1,5 +1,6 @@
 // The public surface of the package, for browsers and for bundlers. Node gets node.ts, which adds reading files.
 /// <reference lib="esnext.disposable" preserve="true" />
+export { alibiSlopes } from './alibi.js';
 export type { ForwardResult } from './attention-call.js';
 export {
   type ErrorCode,
@@ -16,12 +17,22 @@ export {
 } from './errors.js';
 export { type Features, detectFeatures } from './features.js';
 export type { ForwardOptions, PerBatch } from './forward-options.js';
+export {
+  type CacheConfig,
+  type CacheDType,
+  type CreateCacheOptions,
+  type KvCacheOptions,
+  KvCache,
+} from './kv-cache.js';
+export type { LayerForwardOptions } from './layer-call-options.js';
 export type { MultiHeadAttentionOptions, ProjectionBias, ResolvedLayer } from './layer-options.js';
 export { type LinearForwardOptions, type LinearOptions, Linear } from './linear.js';
 export { type CompiledModule, type LoadOptions, load } from './load.js';
 export { type BorrowedViews, type BufferSizes, MultiHeadAttention } from './multi-head-attention.js';
+export type { Rope, RopeOptions, RopeScaling } from './rope-options.js';
 export type { Runtime, RuntimeReport, Variant } from './runtime.js';
 export { type AttentionOptions, type HeadsLayout, scaledDotProductAttention } from './scaled-dot-product-attention.js';
+export type { Window } from './score-options.js';
 export type { LoadStateDictOptions, LoadStateDictResult, StateDictOptions } from './state-dict.js';
 export type { DType, StateDict, StoredArrays, StoredTensor } from './stored-tensor.js';
 export type { MaskTensor, Tensor } from './tensor.js';

@@ -107,12 +107,17 @@ function checkWidth(call: string, argument: string, shape: readonly number[], op
   throw shapeError(call, argument, shape, `of width ${option} ${width} (the last size)`, wayOut);
 }
 
+/** Keys of the layer itself, behind the others. */
+export const extraKeys = (l: ResolvedLayer): number => Number(l.addBiasKv) + Number(l.addZeroAttn);
+
 export function layerGeometry(
   l: ResolvedLayer,
   batched: boolean,
   batch: number,
   queryLength: number,
   keyLength: number,
+  /** Columns of weights and scores: S and the layer's own keys. */
+  columns = keyLength + extraKeys(l),
 ): AttentionGeometry {
   const b = batched ? [batch] : [];
   const rows = (length: number, width: number): Strides => ({ batch: length * width, head: 0, row: width });
@@ -133,8 +138,8 @@ export function layerGeometry(
     valueStrides: rows(keyLength, l.vDim),
     outputStrides: rows(queryLength, l.outDim),
     outputShape: [...b, queryLength, l.outDim],
-    averagedShape: [...b, queryLength, keyLength],
-    perHeadShape: [...b, l.numHeads, queryLength, keyLength],
+    averagedShape: [...b, queryLength, columns],
+    perHeadShape: [...b, l.numHeads, queryLength, columns],
     lseShape: [...b, l.numHeads, queryLength],
   };
 }

@@ -1,23 +1,25 @@
 // The layer: checks, memory and ownership. The arithmetic is the core's.
 import { checkChoice, checkOptions, checkWhole } from './arguments.js';
 import { AttentionCall, type AttentionGeometry, type AttentionViews, type ForwardResult } from './attention-call.js';
+import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
 import { describe } from './describe.js';
 import { DISPOSE } from './dispose.js';
 import { UseAfterDisposeError, rangeError, typeError } from './errors.js';
-import { type CallDefaults, type ForwardOptions, planOptions } from './forward-options.js';
+import { type CallDefaults, planOptions } from './forward-options.js';
 import { Handle } from './handle.js';
-import { type MultiHeadAttentionOptions, type ResolvedLayer, resolveLayer } from './layer-options.js';
-import { checkLayerInputs, layerGeometry } from './layer-inputs.js';
-import { type LoadOptions, runtimeOf } from './load.js';
+import { type CreateCacheOptions, KvCache, type OpenCache, createCache, openCache } from './kv-cache.js';
 import {
-  CONFIG,
-  CONFIG_SLOTS,
-  type ConfigSlot,
-  type RawMultiHeadAttention,
-  WEIGHT_SLOTS,
-  type WeightSlot,
-} from './raw.js';
+  type LayerForwardOptions,
+  LAYER_CALL_NAMES,
+  cachedKeyLength,
+  checkLayerCache,
+  planLayerOptions,
+} from './layer-call-options.js';
+import { type MultiHeadAttentionOptions, type ResolvedLayer, resolveLayer } from './layer-options.js';
+import { checkLayerInputs, extraKeys, layerGeometry } from './layer-inputs.js';
+import { type LoadOptions, runtimeOf } from './load.js';
+import { CONFIG, CONFIG_SLOTS, type ConfigSlot, type RawMultiHeadAttention, WEIGHT_SLOTS } from './raw.js';
 import { coreFor } from './runtime.js';
 import {
   type LoadStateDictOptions,
@@ -31,7 +33,14 @@ import {
 } from './state-dict.js';
 import type { StateDict } from './stored-tensor.js';
 import type { Tensor } from './tensor.js';
-import { LAYOUT_NAMES, type WeightLayout, parameters, weightLayout } from './weight-layouts.js';
+import {
+  LAYOUT_NAMES,
+  type OwnSlot,
+  type ParameterSlot,
+  type WeightLayout,
+  parameters,
+  weightLayout,
+} from './weight-layouts.js';
 import { withParameters } from './weight-memory.js';
 
 /** What withBuffers() lays out. */
@@ -43,18 +52,19 @@ export interface BufferSizes {
   /** S. Absent: self-attention, where query, key and value are one array. */
   readonly keyLength?: number | undefined;
   /** Of every run(). `out` has no meaning here. */
-  readonly options?: Omit<ForwardOptions, 'out'> | undefined;
+  readonly options?: Omit<LayerForwardOptions, 'out' | 'cache'> | undefined;
 }
 
 /** Arrays inside WASM memory, alive until the callback of withBuffers() returns. */
 export interface BorrowedViews extends AttentionViews {
-  /** Computes `output` (and weights, lse) from what query, key and value hold. */
+  /** Computes `output` (and weights, lse and so on) from what query, key and value hold. */
   run(): void;
 }
 
 const NAME = 'MultiHeadAttention';
 const NEW = `new ${NAME}()`;
 const FORWARD = `${NAME}.forward()`;
+const CREATE_CACHE = `${NAME}.createCache()`;
 const WITH_BUFFERS = `${NAME}.withBuffers()`;
 const BUFFER_NAMES: ReadonlySet<string> = new Set([
   'batch',
@@ -71,6 +81,9 @@ export class MultiHeadAttention {
   readonly #defaults: CallDefaults;
   readonly #core: Core;
   readonly #handle: Handle<RawMultiHeadAttention>;
+  // Parameters that each call hands to the core; the core's own are those of the projections.
+  readonly #sinks: Float32Array | undefined;
+  readonly #norms: { readonly query: Float32Array; readonly key: Float32Array } | undefined;
   #reservedBatch = -1;
   #reservedQueries = -1;
   #reservedKeys = -1;
@@ -92,8 +105,13 @@ export class MultiHeadAttention {
     const raw = module.MultiHeadAttention.create(this.#core.block);
     if (raw === null) throw this.#core.failure(NEW, 4);
     this.#layer = layer;
+    const { emptyRows, softcap, alibi, window, rope, headDim } = layer;
+    this.#sinks = layer.sinks?.slice();
     // NaN: the core holds the layer's scale.
-    this.#defaults = { scale: NaN, emptyRows: layer.emptyRows };
+    this.#defaults = { scale: NaN, emptyRows, softcap, alibi, sinks: this.#sinks, window, rope };
+    if (layer.qkNorm !== undefined) {
+      this.#norms = { query: new Float32Array(headDim).fill(1), key: new Float32Array(headDim).fill(1) };
+    }
     this.config = Object.freeze({ ...layer, bias: Object.freeze({ ...layer.bias }) });
     this.#handle = new Handle(this, NAME, this.#core, raw);
   }
@@ -103,21 +121,37 @@ export class MultiHeadAttention {
   }
 
   /** Self-attention of x [B, L, E] or [L, E]. */
-  forward(x: Tensor, options?: ForwardOptions): ForwardResult;
+  forward(x: Tensor, options?: LayerForwardOptions): ForwardResult;
   /** Attention of query [B, L, E] over key [B, S, kDim], which also serves as value. */
-  forward(query: Tensor, key: Tensor | undefined, options?: ForwardOptions): ForwardResult;
+  forward(query: Tensor, key: Tensor | undefined, options?: LayerForwardOptions): ForwardResult;
   /** Attention of query [B, L, E] over key [B, S, kDim] and value [B, S, vDim]; all three without B is fine, too. */
-  forward(query: Tensor, key: Tensor | undefined, value: Tensor | undefined, options?: ForwardOptions): ForwardResult;
+  forward(
+    query: Tensor,
+    key: Tensor | undefined,
+    value: Tensor | undefined,
+    options?: LayerForwardOptions,
+  ): ForwardResult;
   forward(input: Tensor, ...rest: unknown[]): ForwardResult {
     const raw = this.#handle.get(FORWARD);
     const { query, key, value, options, geometry, batched } = checkLayerInputs(FORWARD, this.#layer, input, rest);
-    const plan = planOptions(FORWARD, options, { ...geometry, batched }, this.#defaults);
-    const call = new AttentionCall(this.#core, FORWARD, geometry, plan);
+    const cache = this.#openCache(FORWARD, options, geometry);
+    const [sized, plan] = this.#plan(FORWARD, options, geometry, batched, cache, key === query);
+    const call = new AttentionCall(this.#core, FORWARD, sized, plan);
     const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
-    call.prepare(key === query, sameValue, () => this.#reserve(FORWARD, raw, geometry));
+    call.prepare(key === query, sameValue, () => this.#reserve(FORWARD, raw, geometry, cache));
     call.writeInputs(query.data, key.data, value.data);
-    call.invoke((block) => raw.forward(block));
+    call.invoke((block) => (cache === undefined ? raw.forward(block) : raw.forwardCached(block, cache.raw)));
     return call.results();
+  }
+
+  /**
+   * A cache of keys and values for this layer, so that a next token costs one row: give it to forward() as `cache`.
+   * With `capacity` it takes that many tokens; with `window` any number, of which it keeps the last.
+   */
+  createCache(options: CreateCacheOptions): KvCache {
+    const { numKvHeads, headDim, vHeadDim } = this.#layer;
+    this.#handle.get(CREATE_CACHE);
+    return createCache(CREATE_CACHE, this.#core, options, { numKvHeads, headDim, vHeadDim });
   }
 
   /**
@@ -157,21 +191,21 @@ export class MultiHeadAttention {
       );
     }
     const geometry = layerGeometry(this.#layer, batched, batch, queryLength, keyLength);
-    const plan = planOptions(WITH_BUFFERS, o.options, { ...geometry, batched }, this.#defaults);
-    if (plan.out !== undefined) {
-      throw typeError(
-        {
-          call: WITH_BUFFERS,
-          argument: 'options.out',
-          got: 'given',
-          wanted: 'left away',
-          wayOut: 'read the output view, and copy it with slice() to keep it',
-        },
-        'conflict',
-      );
+    const callOptions: LayerForwardOptions | undefined = o.options;
+    for (const name of ['out', 'cache'] as const) {
+      if (callOptions?.[name] === undefined) continue;
+      const wayOut =
+        name === 'out'
+          ? 'read the output view, and copy it with slice() to keep it'
+          : 'each run() would append: use forward() with a cache';
+      const argument = `options.${name}`;
+      throw typeError({ call: WITH_BUFFERS, argument, got: 'given', wanted: 'left away', wayOut }, 'conflict');
     }
+    const [, plan] = this.#plan(WITH_BUFFERS, callOptions, geometry, batched, undefined, selfAttention);
     const call = new AttentionCall(this.#core, WITH_BUFFERS, geometry, plan);
-    call.prepare(selfAttention, selfAttention ? 'query' : 'own', () => this.#reserve(WITH_BUFFERS, raw, geometry));
+    call.prepare(selfAttention, selfAttention ? 'query' : 'own', () =>
+      this.#reserve(WITH_BUFFERS, raw, geometry, undefined),
+    );
     let open = true;
     const run = (): void => {
       const name = `${WITH_BUFFERS} run()`;
@@ -214,9 +248,13 @@ export class MultiHeadAttention {
     const plan = planStateDict(call, stateDict, this.#weightLayout(call, checked.layout), checked);
     withParameters(this.#core, call, parameters(this.#layer), (views, offsets) => {
       const block = this.#writeWeightBlock(call, offsets);
-      if (plan.missing.length > 0) this.#core.check(call, raw.getWeights(block));
+      if (plan.missing.length > 0) {
+        this.#core.check(call, raw.getWeights(block));
+        this.#ownParameters((slot, own) => views.get(slot)?.set(own));
+      }
       writeParameters(plan, views);
       this.#core.check(call, raw.setWeights(block));
+      this.#ownParameters((slot, own) => own.set(views.get(slot) ?? own));
     });
     return { missing: plan.missing, unexpected: plan.unexpected };
   }
@@ -229,6 +267,7 @@ export class MultiHeadAttention {
     const layout = this.#weightLayout(call, checked.layout);
     return withParameters(this.#core, call, parameters(this.#layer), (views, offsets) => {
       this.#core.check(call, raw.getWeights(this.#writeWeightBlock(call, offsets)));
+      this.#ownParameters((slot, own) => views.get(slot)?.set(own));
       return readParameters(layout, views, checked.prefix ?? '');
     });
   }
@@ -246,7 +285,49 @@ export class MultiHeadAttention {
     return weightLayout(layout, this.#layer);
   }
 
-  #writeWeightBlock(call: string, offsets: ReadonlyMap<WeightSlot, number>): number {
+  /** The parameters that live here and not in the core. */
+  #ownParameters(f: (slot: OwnSlot, own: Float32Array) => void): void {
+    if (this.#norms !== undefined) {
+      f('queryNorm', this.#norms.query);
+      f('keyNorm', this.#norms.key);
+    }
+    if (this.#sinks !== undefined) f('sinks', this.#sinks);
+  }
+
+  #openCache(call: string, options: unknown, geometry: AttentionGeometry): OpenCache | undefined {
+    const cache = (options as LayerForwardOptions | undefined)?.cache;
+    if (cache === undefined) return undefined;
+    const open = openCache(call, cache, this.#core);
+    checkLayerCache(call, open, this.#layer, geometry);
+    return open;
+  }
+
+  /** The options after all checks, and the geometry with the columns that a cache brings. */
+  #plan(
+    call: string,
+    options: unknown,
+    geometry: AttentionGeometry,
+    batched: boolean,
+    cache: OpenCache | undefined,
+    selfAttention: boolean,
+  ): readonly [AttentionGeometry, AttentionPlan] {
+    const { batch, queryLength } = geometry;
+    const seen = cache === undefined ? geometry.keyLength : cachedKeyLength(call, cache, options, geometry);
+    const sized =
+      cache === undefined
+        ? geometry
+        : layerGeometry(this.#layer, batched, batch, queryLength, queryLength, seen + extraKeys(this.#layer));
+    const plan = planOptions(call, options, { ...geometry, keyLength: seen, batched }, sized, {
+      known: LAYER_CALL_NAMES,
+      defaults: this.#defaults,
+      cache: cache?.config,
+    });
+    const norms = this.#norms && { ...this.#norms, epsilon: this.#layer.qkNorm?.epsilon ?? 0 };
+    const context = { layer: this.#layer, batched, selfAttention, cached: cache !== undefined, norms };
+    return [sized, planLayerOptions(call, options, geometry, plan, context)];
+  }
+
+  #writeWeightBlock(call: string, offsets: ReadonlyMap<ParameterSlot, number>): number {
     const f64 = this.#core.alive(call).HEAPF64;
     WEIGHT_SLOTS.forEach((slot, i) => {
       f64[this.#core.slots + i] = offsets.get(slot) ?? 0;
@@ -254,7 +335,16 @@ export class MultiHeadAttention {
     return this.#core.block;
   }
 
-  #reserve(call: string, raw: RawMultiHeadAttention, { batch, queryLength, keyLength }: AttentionGeometry): void {
+  #reserve(
+    call: string,
+    raw: RawMultiHeadAttention,
+    { batch, queryLength, keyLength }: AttentionGeometry,
+    cache: OpenCache | undefined,
+  ): void {
+    if (cache !== undefined) {
+      this.#core.check(call, raw.reserveCached(batch, queryLength, cache.raw));
+      return;
+    }
     // The scratch only grows, so a call of the same sizes needs no second asking.
     if (batch === this.#reservedBatch && queryLength === this.#reservedQueries && keyLength === this.#reservedKeys) {
       return;
@@ -276,6 +366,9 @@ function configSlot(layer: ResolvedLayer, slot: ConfigSlot): number {
       return Number(layer.bias.value);
     case 'outBias':
       return Number(layer.bias.out);
+    case 'addBiasKv':
+    case 'addZeroAttn':
+      return Number(layer[slot]);
     default:
       return layer[slot];
   }

@@ -10,8 +10,37 @@ export interface RawMultiHeadAttention extends RawHandle {
   setWeights(weightBlock: number): number;
   getWeights(weightBlock: number): number;
   reserve(batch: number, queryLength: number, keyLength: number): number;
+  reserveCached(batch: number, queryLength: number, cache: RawKvCache): number;
   forward(attentionBlock: number): number;
+  forwardCached(attentionBlock: number, cache: RawKvCache): number;
 }
+
+export interface RawKvCache extends RawHandle {
+  fork(): RawKvCache | null;
+  /** counts: int32 [batch], or 0 for all rows. */
+  append(attentionBlock: number, counts: number): number;
+  crop(b: number, length: number): number;
+  setLength(b: number, length: number): number;
+  /** source: int32 [batch]. */
+  reorder(source: number): number;
+  clear(): void;
+  length(b: number): number;
+  holds(b: number, position: number): boolean;
+  bytes(): number;
+  read: RawCacheRows;
+  write: RawCacheRows;
+}
+/** Rows of the storage type; the scales are of int8 rows, 0 otherwise. */
+export type RawCacheRows = (
+  b: number,
+  head: number,
+  first: number,
+  count: number,
+  key: number,
+  keyScale: number,
+  value: number,
+  valueScale: number,
+) => number;
 
 export interface RawLinear extends RawHandle {
   setWeights(weight: number, bias: number): number;
@@ -31,8 +60,20 @@ export interface RawModule {
   readonly Linear: {
     create(inFeatures: number, outFeatures: number, bias: number, seed: number): RawLinear | null;
   };
+  readonly KvCache: { create(cacheBlock: number): RawKvCache | null };
   scaledDotProductAttention(attentionBlock: number): number;
-  reserveAttention(queryLength: number, keyLength: number, headDim: number, vHeadDim: number): number;
+  cachedAttention(attentionBlock: number, cache: RawKvCache): number;
+  attentionTile(attentionBlock: number, tileBlock: number): number;
+  reserveAttention(
+    queryLength: number,
+    keyLength: number,
+    headDim: number,
+    vHeadDim: number,
+    extraKeys: number,
+  ): number;
+  /** parts: `count` pairs of offsets, output and lse. */
+  mergeAttention(parts: number, count: number, rows: number, cols: number, output: number, lse: number): number;
+  rotaryEmbedding(turnBlock: number): number;
 
   /** Offset of `bytes` bytes aligned to 64, or 0 when memory is exhausted. */
   allocate(bytes: number): number;
@@ -106,6 +147,30 @@ export const ATTENTION_SLOTS = [
   'weights',
   'weightsKind',
   'lse',
+  'rowMax',
+  'scores',
+  'scoresKind',
+  'softcap',
+  'alibiSlopes',
+  'sinks',
+  'headGates',
+  'windowLeft',
+  'windowRight',
+  'attentionChunk',
+  'prefixLengths',
+  'extraKey',
+  'extraValue',
+  'extraBatch',
+  'extraRows',
+  'headOutputs',
+  'outputGate',
+  'qkNorm',
+  'queryNorm',
+  'keyNorm',
+  'normEpsilon',
+  'rotary',
+  'queryPositions',
+  'keyPositions',
 ] as const;
 
 export const CONFIG_SLOTS = [
@@ -123,6 +188,8 @@ export const CONFIG_SLOTS = [
   'outBias',
   'scale',
   'seed',
+  'addBiasKv',
+  'addZeroAttn',
 ] as const;
 
 export const WEIGHT_SLOTS = [
@@ -134,11 +201,77 @@ export const WEIGHT_SLOTS = [
   'valueBias',
   'outWeight',
   'outBias',
+  'biasK',
+  'biasV',
+] as const;
+
+export const ROTARY_SLOTS = [
+  'dim',
+  'interleaved',
+  'base',
+  'scaling',
+  'factor',
+  'originalLength',
+  'betaFast',
+  'betaSlow',
+  'lowFrequencyFactor',
+  'highFrequencyFactor',
+  'axes',
+  'section0',
+  'section1',
+  'section2',
+  'section3',
+] as const;
+
+export const TURN_SLOTS = [
+  'x',
+  'xBatch',
+  'xHeads',
+  'xRows',
+  'xCols',
+  'xBatchStride',
+  'xHeadStride',
+  'xRowStride',
+  'positions',
+  'offsets',
+  'config',
+  'cos',
+  'sin',
+  'tableRows',
+  'halfDim',
+  'tableInterleaved',
+] as const;
+
+export const CACHE_SLOTS = [
+  'cacheBatch',
+  'cacheKvHeads',
+  'cacheHeadDim',
+  'cacheVHeadDim',
+  'capacity',
+  'window',
+  'sinkTokens',
+  'type',
+] as const;
+
+export const TILE_SLOTS = [
+  'kind',
+  'batchEntry',
+  'head',
+  'rowBegin',
+  'rowEnd',
+  'keyBegin',
+  'keyEnd',
+  'savedLse',
+  'tile',
 ] as const;
 
 export type AttentionSlot = (typeof ATTENTION_SLOTS)[number];
 export type ConfigSlot = (typeof CONFIG_SLOTS)[number];
 export type WeightSlot = (typeof WEIGHT_SLOTS)[number];
+export type RotarySlot = (typeof ROTARY_SLOTS)[number];
+export type TurnSlot = (typeof TURN_SLOTS)[number];
+export type CacheSlot = (typeof CACHE_SLOTS)[number];
+export type TileSlot = (typeof TILE_SLOTS)[number];
 
 const indexOf = <T extends string>(names: readonly T[]): Readonly<Record<T, number>> =>
   Object.fromEntries(names.map((name, i) => [name, i])) as Record<T, number>;
@@ -147,6 +280,11 @@ const indexOf = <T extends string>(names: readonly T[]): Readonly<Record<T, numb
 export const ATTENTION = /* @__PURE__ */ indexOf(ATTENTION_SLOTS);
 export const CONFIG = /* @__PURE__ */ indexOf(CONFIG_SLOTS);
 
+/** Blocks that go beside an attention block have a place of their own: none is larger. */
+export const SIDE_SLOTS = 16;
+
 /** slotNames() of the module these lists were written for. */
 export const expectedSlotNames = (): string =>
-  [ATTENTION_SLOTS, CONFIG_SLOTS, WEIGHT_SLOTS].map((names) => `${names.join(' ')} |`).join('');
+  [ATTENTION_SLOTS, CONFIG_SLOTS, WEIGHT_SLOTS, ROTARY_SLOTS, TURN_SLOTS, CACHE_SLOTS, TILE_SLOTS]
+    .map((names) => `${names.join(' ')} |`)
+    .join('');

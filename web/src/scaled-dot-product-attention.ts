@@ -4,7 +4,7 @@ import { AttentionCall, type AttentionGeometry, type ForwardResult, type Strides
 import type { Core } from './core.js';
 import { showShape } from './describe.js';
 import { type HeadwiseRangeError, rangeError } from './errors.js';
-import { FORWARD_OPTION_NAMES, type ForwardOptions, planOptions } from './forward-options.js';
+import { FORWARD_OPTION_NAMES, type ForwardOptions, PLAIN, planOptions } from './forward-options.js';
 import { type Runtime, coreFor } from './runtime.js';
 import { type Tensor, checkTensor } from './tensor.js';
 
@@ -50,7 +50,7 @@ export function scaledDotProductAttention(
   const layout = options?.layout === undefined ? 'BHLD' : checkChoice(CALL, 'layout', options.layout, LAYOUTS);
   const geometry = checkInputs(query, key, value, layout);
   const batched = query.shape.length === 4;
-  const plan = planOptions(CALL, options, { ...geometry, batched }, undefined, KNOWN);
+  const plan = planOptions(CALL, options, { ...geometry, batched }, geometry, { known: KNOWN, defaults: PLAIN });
   const core = coreFor(CALL, options?.runtime);
 
   const call = new AttentionCall(core, CALL, geometry, plan);
@@ -64,7 +64,7 @@ export function scaledDotProductAttention(
 const LAYOUTS = ['BHLD', 'BLHD'] as const satisfies readonly HeadsLayout[];
 
 function reserve(core: Core, { queryLength, keyLength, headDim, vHeadDim }: AttentionGeometry): void {
-  core.check(CALL, core.alive(CALL).reserveAttention(queryLength, keyLength, headDim, vHeadDim));
+  core.check(CALL, core.alive(CALL).reserveAttention(queryLength, keyLength, headDim, vHeadDim, 0));
 }
 
 function axes(shape: readonly number[], layout: HeadsLayout): Axes {

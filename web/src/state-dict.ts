@@ -88,10 +88,10 @@ export function planStateDict<Slot extends string>(
   for (const name of tensors.keys()) {
     if (typeof name === 'string' && name.startsWith(prefix)) given.add(name.slice(prefix.length));
   }
-  for (const [name, what] of Object.entries(layout.refused ?? {})) {
+  for (const [name, option] of Object.entries(layout.refused ?? {})) {
     if (!given.has(name)) continue;
     throw new StateDictError(
-      `${call}: stateDict has "${prefix}${name}"; it must not: the layer would need ${what}; use a model without it`,
+      `${call}: stateDict has "${prefix}${name}"; it must not, for this layer has no ${option}; make it with ${option}: true`,
       [],
       [prefix + name],
       [],

@@ -3,14 +3,18 @@
 import type { ResolvedLayer } from './layer-options.js';
 import type { WeightSlot } from './raw.js';
 
+/** Parameters that the layer hands to the core with each call. */
+export type OwnSlot = 'queryNorm' | 'keyNorm' | 'sinks';
+export type ParameterSlot = WeightSlot | OwnSlot;
+
 /** The parameters of a layer in the core's form: weights [out, in], biases [out]. Absent: the layer has none. */
-export interface Parameter<Slot extends string = WeightSlot> {
+export interface Parameter<Slot extends string = ParameterSlot> {
   readonly slot: Slot;
   readonly size: number;
 }
 
 /** A named tensor that holds one parameter, or several one below the other. */
-export interface Entry<Slot extends string = WeightSlot> {
+export interface Entry<Slot extends string = ParameterSlot> {
   readonly name: string;
   /** Other names for the same tensor. */
   readonly aliases?: readonly string[];
@@ -21,13 +25,13 @@ export interface Entry<Slot extends string = WeightSlot> {
 }
 
 /** Ways to store the same parameters, the one stateDict() writes first. Exactly one of them is used. */
-export type Group<Slot extends string = WeightSlot> = readonly (readonly Entry<Slot>[])[];
+export type Group<Slot extends string = ParameterSlot> = readonly (readonly Entry<Slot>[])[];
 
-export interface WeightLayout<Slot extends string = WeightSlot> {
+export interface WeightLayout<Slot extends string = ParameterSlot> {
   readonly groups: readonly Group<Slot>[];
   /** Neighbours under the same prefix that are nobody's mistake. */
   readonly ignored?: readonly string[];
-  /** Names that change the result and are not supported: name to reason. */
+  /** Names that change the result, of options this layer was made without: name to option. */
   readonly refused?: Readonly<Record<string, string>>;
 }
 
@@ -67,7 +71,27 @@ function vector(name: string, p: Projection, aliases: readonly string[] = []): E
 
 /** The parameters in the core's order of slots. */
 export function parameters(layer: ResolvedLayer): Parameter[] {
-  return Object.values(projections(layer)).flatMap((p) => [weightPart(p), ...(p.bias ? [biasPart(p)] : [])]);
+  const ofProjections = Object.values(projections(layer)).flatMap((p) => [
+    weightPart(p),
+    ...(p.bias ? [biasPart(p)] : []),
+  ]);
+  return [...ofProjections, ...more(layer).flatMap(({ present, entry }) => (present ? entry.parts : []))];
+}
+
+/** What a layer may have beside its projections, under the same names in every layout. */
+function more(l: ResolvedLayer): { present: boolean; option: string; entry: Entry }[] {
+  const one = (present: boolean, option: string, name: string, slot: ParameterSlot, shape: number[]): object => ({
+    present,
+    option,
+    entry: { name, shape, parts: [{ slot, size: shape.reduce((a, b) => a * b, 1) }] },
+  });
+  return [
+    one(l.addBiasKv, 'addBiasKv', 'bias_k', 'biasK', [1, 1, l.numKvHeads * l.headDim]),
+    one(l.addBiasKv, 'addBiasKv', 'bias_v', 'biasV', [1, 1, l.numKvHeads * l.vHeadDim]),
+    one(l.qkNorm !== undefined, 'qkNorm', 'q_norm.weight', 'queryNorm', [l.headDim]),
+    one(l.qkNorm !== undefined, 'qkNorm', 'k_norm.weight', 'keyNorm', [l.headDim]),
+    one(l.sinks !== undefined, 'sinks', 'sinks', 'sinks', [l.numHeads]),
+  ] as { present: boolean; option: string; entry: Entry }[];
 }
 
 function pytorch(layer: ResolvedLayer): WeightLayout {
@@ -89,8 +113,7 @@ function pytorch(layer: ResolvedLayer): WeightLayout {
   }
   groups.push([[matrix('out_proj.weight', out)]]);
   if (out.bias) groups.push([[vector('out_proj.bias', out)]]);
-  const later = 'an extra key and value (add_bias_kv), which comes with a later version';
-  return { groups, refused: { bias_k: later, bias_v: later } };
+  return { groups };
 }
 
 function named(
@@ -125,6 +148,17 @@ function keras(layer: ResolvedLayer): WeightLayout {
 }
 
 export function weightLayout(name: LayoutName, layer: ResolvedLayer): WeightLayout {
+  const layout = projectionLayout(name, layer);
+  const groups = [...layout.groups];
+  const refused: Record<string, string> = {};
+  for (const { present, option, entry } of more(layer)) {
+    if (present) groups.push([[entry]]);
+    else refused[entry.name] = option;
+  }
+  return { ...layout, groups, refused };
+}
+
+function projectionLayout(name: LayoutName, layer: ResolvedLayer): WeightLayout {
   switch (name) {
     case 'pytorch':
       return pytorch(layer);

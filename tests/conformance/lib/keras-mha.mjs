@@ -1,6 +1,6 @@
 // Kind `keras_mha`: Keras' MultiHeadAttention. The package reads kernels [in, heads, size] as they are.
 import { CaseError } from './case-file.mjs';
-import { finiteRule, maskOptions } from './masks.mjs';
+import { maskOptions } from './masks.mjs';
 import { reshape, toRank4 } from './tensor.mjs';
 
 const INPUTS = ['query', 'key', 'value'];
@@ -35,7 +35,7 @@ export function runKerasMha(c, api) {
   const needWeights = c.wants('attention_scores') && 'perHead';
   const options = {
     needWeights,
-    ...maskOptions(readMasks(c), sizes, c.fullyMasked, finiteRule(c, -1e9)),
+    ...maskOptions(readMasks(c), sizes, c.fullyMasked, { uniform: -1e9 }),
   };
 
   const mha = new api.MultiHeadAttention({

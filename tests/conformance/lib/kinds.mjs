@@ -2,6 +2,10 @@
 // selecting it fails.
 import { runKerasMha } from './keras-mha.mjs';
 import { runOnnxAttention } from './onnx-attention.mjs';
+import { runOrtAttention } from './ort-attention.mjs';
+import { runOrtGqa } from './ort-gqa.mjs';
+import { runOrtMha } from './ort-mha.mjs';
+import { runRotary } from './rotary.mjs';
 import { runTorchMha } from './torch-mha.mjs';
 
 export const KINDS = new Map([
@@ -9,10 +13,10 @@ export const KINDS = new Map([
   ['torch_mha_grad', undefined],
   ['keras_mha', runKerasMha],
   ['onnx_attention', runOnnxAttention],
-  ['onnx_rotary', undefined],
+  ['onnx_rotary', runRotary],
   ['ort_onnx_attention', runOnnxAttention],
-  ['ort_mha', undefined],
-  ['ort_attention', undefined],
-  ['ort_gqa', undefined],
-  ['ort_rotary', undefined],
+  ['ort_mha', runOrtMha],
+  ['ort_attention', runOrtAttention],
+  ['ort_gqa', runOrtGqa],
+  ['ort_rotary', runRotary],
 ]);

@@ -1,73 +1,58 @@
 // Kinds `onnx_attention` and `ort_onnx_attention`: the ONNX operator Attention over projected tensors. Bool masks
 // say what may be attended, masks broadcast from the right, a mask shorter than the keys hides the rest.
+import { attend, readPast } from './attend.mjs';
 import { CaseError } from './case-file.mjs';
-import { LOWEST_F32, finiteRule, maskOptions } from './masks.mjs';
-import { extendLast, permute, reshape, toRank4 } from './tensor.mjs';
+import { readHeads } from './heads.mjs';
+import { LOWEST_F32 } from './masks.mjs';
+import { extendLast } from './tensor.mjs';
+
+const SCORES = ['raw', 'capped', 'biased'];
 
 export function runOnnxAttention(c, api) {
-  if (c.number('softcap', 0) > 0) throw new CaseError('the adapter does not handle attr.softcap');
-  for (const name of ['left_window_size', 'right_window_size']) {
-    if (c.integer(name, -1) !== -1) throw new CaseError(`the adapter does not handle attr.${name}`);
-  }
-  for (const name of ['past_key', 'past_value']) {
-    if (c.input(name)) throw new CaseError(`the adapter does not handle in.${name}`);
-  }
   // How the softmax of the source rounds.
-  c.attr('softmax_precision');
+  c.integer('softmax_precision');
 
   const rank = c.requiredInput('Q', { ranks: [3, 4] }).shape.length;
-  const split = rank === 3;
   const [query, key, value] = [['Q', 'q_num_heads'], ['K', 'kv_num_heads'], ['V', 'kv_num_heads']].map(
-    ([name, attribute]) => withHeads(name, c.requiredInput(name, { ranks: [rank] }), c.integer(attribute), attribute));
-  const [headAxis, rowAxis] = split ? [2, 1] : [1, 2];
-  const sizes = {
-    batch: query.shape[0], heads: query.shape[headAxis], queries: query.shape[rowAxis], keys: key.shape[rowAxis],
-  };
+    ([name, attribute]) => readHeads(`in.${name}`, c.requiredInput(name, { ranks: [rank] }), c.integer(attribute),
+      `attr.${attribute}`));
+  const past = readPast(c);
 
   const mode = c.integer('qk_matmul_output_mode', 0);
-  const needWeights = c.wants('qk_matmul_output') && 'perHead';
-  if (needWeights && mode !== 3) throw new CaseError(`the adapter does not handle attr.qk_matmul_output_mode=${mode}`);
+  const wanted = c.wants('qk_matmul_output');
+  if (wanted && !(mode >= 0 && mode <= 3)) throw new CaseError(`attr.qk_matmul_output_mode is ${mode}, want 0 to 3`);
+  const sizes = { batch: query.batch, queries: query.rows, keys: (past?.rows ?? 0) + key.rows };
+  const masks = readMasks(c, sizes);
+  if (past && masks.keyLengths) throw new CaseError('in.nonpad_kv_seqlen contradicts in.past_key');
 
+  const options = {};
   const scale = c.number('scale');
-  const { output, weights } = api.scaledDotProductAttention(query, key, value, {
-    layout: split ? 'BLHD' : 'BHLD',
-    needWeights,
-    ...(scale === undefined ? {} : { scale }),
-    ...maskOptions(readMasks(c, sizes), sizes, c.fullyMasked, finiteRule(c, LOWEST_F32)),
-    ...api.options,
-  });
-  const headsFirst = (tensor) => split ? permute(tensor, [0, 2, 1, 3]) : tensor;
-  return {
-    Y: split ? reshape(output, [...output.shape.slice(0, 2), output.shape[2] * output.shape[3]]) : output,
-    ...(needWeights ? { qk_matmul_output: weights } : {}),
-    // Without a past the present is what came in.
-    present_key: headsFirst(key),
-    present_value: headsFirst(value),
-  };
-}
+  if (scale !== undefined) options.scale = scale;
+  const softcap = c.number('softcap', 0);
+  if (softcap > 0) options.softcap = softcap;
+  if (wanted && mode === 3) options.needWeights = 'perHead';
+  else if (wanted) options.needScores = SCORES[mode];
 
-/** [B, L, H*D] becomes [B, L, H, D]; [B, H, L, D] stays. */
-function withHeads(name, tensor, heads, attribute) {
-  const { shape } = tensor;
-  if (shape.length === 4) {
-    if (heads !== undefined && heads !== shape[1]) {
-      throw new CaseError(`attr.${attribute} is ${heads}, but in.${name} has ${shape[1]} heads`);
-    }
-    return tensor;
-  }
-  if (!(heads > 0) || shape[2] % heads !== 0) {
-    throw new CaseError(`in.${name} of width ${shape[2]} does not divide into attr.${attribute}=${heads} heads`);
-  }
-  return reshape(tensor, [shape[0], shape[1], heads, shape[2] / heads]);
+  const { output, weights, scores, present } = attend({
+    query, key, value, past, masks, options, fullyMasked: c.fullyMasked, finite: { uniform: LOWEST_F32 },
+  }, api);
+  return {
+    Y: output,
+    ...(wanted ? { qk_matmul_output: weights ?? scores } : {}),
+    present_key: present.key,
+    present_value: present.value,
+  };
 }
 
 function readMasks(c, { batch, queries, keys }) {
-  const masks = { causal: c.flag('is_causal', false) };
+  const window = ['left', 'right'].map((side) => c.integer(`${side}_window_size`, -1));
+  if (window.some((side) => side < -1)) throw new CaseError('a window size is below -1');
+  const masks = { causal: c.flag('is_causal', false), window };
   const given = c.input('attn_mask', { dtypes: ['BOOL', 'F32'], ranks: [1, 2, 3, 4] });
   if (given) {
     const isBool = given.dtype === 'BOOL';
-    const whole = given.shape.at(-1) < keys ? extendLast(given, keys, isBool ? 0 : -Infinity) : given;
-    masks[isBool ? 'attend' : 'bias'] = toRank4(whole);
+    masks[isBool ? 'attend' : 'bias'] = given.shape.at(-1) < keys
+      ? extendLast(given, keys, isBool ? 0 : -Infinity) : given;
   }
   const lengths = c.input('nonpad_kv_seqlen', { dtypes: ['I64', 'I32'], ranks: [1] });
   if (lengths) {

@@ -16,7 +16,7 @@ export async function loadPackage() {
     const runtime = await headwise.load({ variant });
     if (runtime.variant !== variant) throw new Error(`load({ variant: '${variant}' }) gave build ${runtime.variant}`);
     ({ version } = runtime);
-    builds.push({ name: variant, api: { ...headwise, options: { runtime } } });
+    builds.push({ name: variant, api: { ...headwise, parseSafetensors, options: { runtime } } });
   }
   return { builds, parseSafetensors, version };
 }

@@ -54,7 +54,7 @@ function byPrefix(a, b) {
 
 /**
  * Runs every selected case of `dir` through every build; a case passes when it passes in each.
- * @param builds [{ name, api: { MultiHeadAttention, scaledDotProductAttention, options } }]
+ * @param builds [{ name, api }]; api is the package, with parseSafetensors and with the `options` that choose the build
  * @param print  receives lines
  */
 export function runFolder({ dir, selection, builds, parseSafetensors, print, verbose = false }) {

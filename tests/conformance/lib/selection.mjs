@@ -2,16 +2,9 @@
 import { KINDS } from './kinds.mjs';
 
 export const DEFAULT = {
-  kinds: ['torch_mha', 'keras_mha', 'onnx_attention', 'ort_onnx_attention'],
-  without: [
-    // A cache of earlier keys and values.
-    'past',
-    'softcap', 'window',
-    // Extra keys, and keys that are given projected.
-    'add_bias_kv', 'add_zero_attn', 'static_kv',
-    // Scores before the softmax; mode 3 is the weights.
-    'qk_output_mode0', 'qk_output_mode1', 'qk_output_mode2',
-  ],
+  // Gradients come with training.
+  kinds: [...KINDS.keys()].filter((kind) => kind !== 'torch_mha_grad'),
+  without: [],
 };
 
 /** Kinds replace the default's, features add to it, `all` empties it first. */

@@ -96,3 +96,21 @@ export function addMasks(a, b) {
   const [x, y] = [broadcastTo(a, shape, 'mask'), broadcastTo(b, shape, 'mask')];
   return { data: x.data.map((value, i) => value + y.data[i]), shape };
 }
+
+/** The weight of a projection that changes nothing. */
+export function identity(size) {
+  const data = new Float32Array(size * size);
+  for (let i = 0; i < size; ++i) data[i * size + i] = 1;
+  return { data, shape: [size, size] };
+}
+
+/** Columns [begin, end) of the last axis. */
+export function lastColumns(tensor, begin, end) {
+  const width = tensor.shape.at(-1);
+  const rows = sizeOf(tensor.shape.slice(0, -1));
+  const data = new tensor.data.constructor(rows * (end - begin));
+  for (let row = 0; row < rows; ++row) {
+    data.set(tensor.data.subarray(row * width + begin, row * width + end), row * (end - begin));
+  }
+  return { data, shape: [...tensor.shape.slice(0, -1), end - begin] };
+}

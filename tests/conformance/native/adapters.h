@@ -24,12 +24,13 @@ Adapter AdapterOf(const std::string& kind);
 Results RunTorchMha(Case* c);
 Results RunKerasMha(Case* c);
 Results RunOnnxAttention(Case* c);
+Results RunRotary(Case* c);
+Results RunOrtMha(Case* c);
+Results RunOrtAttention(Case* c);
+Results RunOrtGqa(Case* c);
 
 // Turns a refusal of the library into the case's failure.
 void Check(const Status& status);
-// Throws when the case sets what the adapter does not handle.
-void RefuseFlag(Case* c, const std::string& name);
-void RefuseInput(Case* c, const std::string& name);
 
 }  // namespace conformance
 }  // namespace headwise

@@ -3,6 +3,7 @@
 #ifndef HEADWISE_TESTS_CONFORMANCE_NATIVE_COMPARE_H_
 #define HEADWISE_TESTS_CONFORMANCE_NATIVE_COMPARE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace conformance {
 struct Result {
   Shape shape;
   std::vector<float> values;
+  // Empty, or for each element 1 where its source leaves open what it is.
+  std::vector<uint8_t> unspecified;
 };
 
 struct Verdict {

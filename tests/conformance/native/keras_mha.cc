@@ -115,23 +115,29 @@ Results RunKerasMha(Case* c) {
       use_bias;
   std::unique_ptr<MultiHeadAttention> mha;
   Check(MultiHeadAttention::Create(config, &mha));
-  Check(
-      mha->SetWeights({query_projection.weights(), key_projection.weights(),
-                       value_projection.weights(), out_projection.weights()}));
+  Weights weights;
+  weights.query = query_projection.weights();
+  weights.key = key_projection.weights();
+  weights.value = value_projection.weights();
+  weights.out = out_projection.weights();
+  Check(mha->SetWeights(weights));
 
   const Sizes sizes = {query.shape[0], config.num_heads, query.shape[1],
                        key.shape[1]};
   Masks masks = ReadMasks(c);
-  const AttentionOptions options = MaskOptions(sizes, kKerasHidden, c, &masks);
+  LayerOptions options;
+  static_cast<AttentionOptions&>(options) =
+      MaskOptions({}, sizes, {kKerasHidden}, c, &masks);
   const auto view = [](const std::vector<float>& data, const Shape& shape) {
     return TensorView<const float>(data.data(), shape[0], shape[1], shape[2]);
   };
   const std::vector<float> query_data = query.Floats();
   const std::vector<float> key_data = key.Floats();
   const std::vector<float> value_data = value.Floats();
-  Result output = {{sizes.batch, sizes.queries, config.out_dim}, {}};
+  Result output = {{sizes.batch, sizes.queries, config.out_dim}, {}, {}};
   output.values.resize(SizeOf(output.shape));
-  Result scores = {{sizes.batch, sizes.heads, sizes.queries, sizes.keys}, {}};
+  Result scores = {
+      {sizes.batch, sizes.heads, sizes.queries, sizes.keys}, {}, {}};
   ForwardOutputs outputs;
   outputs.output = TensorView<float>(output.values.data(), sizes.batch,
                                      sizes.queries, config.out_dim);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace headwise {
 namespace conformance {
@@ -47,8 +48,24 @@ Mask<T> BroadcastTo(const Mask<T>& mask, const std::array<size_t, 4>& shape) {
   return result;
 }
 
-// Every hidden key gets `value` added instead.
-void MakeFinite(const Sizes& sizes, float value, bool causal_too,
+// Whether a padding hides key j of entry b.
+bool Padded(const Masks& masks, const Sizes& sizes, size_t b, size_t j) {
+  if (!masks.lengths.empty() && int64_t(j) >= masks.lengths[b]) return true;
+  return !masks.padding.empty() && masks.padding[b * sizes.keys + j] != 0;
+}
+
+// Whether causality or a window hides key j from query i.
+bool OutOfReach(const Masks& masks, size_t b, size_t i, size_t j) {
+  const int64_t offset = masks.offsets.empty() ? 0 : masks.offsets[b];
+  const int64_t ahead = int64_t(j) - (int64_t(i) + offset);
+  return (masks.causal && ahead > 0) ||
+         (masks.window_left >= 0 && -ahead > masks.window_left) ||
+         (masks.window_right >= 0 && ahead > masks.window_right);
+}
+
+// Every hidden key gets a number added instead: `out_of_reach` where positions
+// hide it, else `masked`.
+void MakeFinite(const Sizes& sizes, float masked, float out_of_reach,
                 Masks* masks) {
   const std::array<size_t, 4> full = {sizes.batch, sizes.heads, sizes.queries,
                                       sizes.keys};
@@ -64,19 +81,17 @@ void MakeFinite(const Sizes& sizes, float value, bool causal_too,
   if (masks->attend.present) attend = BroadcastTo(masks->attend, full);
   size_t n = 0;
   for (size_t b = 0; b < sizes.batch; ++b) {
-    const int64_t length =
-        masks->lengths.empty() ? int64_t(sizes.keys) : masks->lengths[b];
-    const int64_t offset = masks->offsets.empty() ? 0 : masks->offsets[b];
     for (size_t h = 0; h < sizes.heads; ++h) {
       for (size_t i = 0; i < sizes.queries; ++i) {
         for (size_t j = 0; j < sizes.keys; ++j, ++n) {
-          const bool hidden =
-              (attend.present && attend.values[n] == 0) ||
-              int64_t(j) >= length ||
-              (!masks->padding.empty() &&
-               masks->padding[b * sizes.keys + j] != 0) ||
-              (masks->causal && causal_too && int64_t(j) > int64_t(i) + offset);
-          if (!hidden ||
+          float value = 0.0f;
+          if (OutOfReach(*masks, b, i, j)) {
+            value = out_of_reach;
+          } else if (Padded(*masks, sizes, b, j) ||
+                     (attend.present && attend.values[n] == 0)) {
+            value = masked;
+          }
+          if (value == 0.0f ||
               bias.values[n] == -std::numeric_limits<float>::infinity()) {
             continue;
           }
@@ -87,11 +102,16 @@ void MakeFinite(const Sizes& sizes, float value, bool causal_too,
       }
     }
   }
-  masks->attend = Mask<uint8_t>();
+  const std::vector<int32_t> offsets = std::move(masks->offsets);
+  *masks = Masks();
+  masks->offsets = offsets;
   masks->bias = std::move(bias);
-  masks->padding.clear();
-  masks->lengths.clear();
-  if (causal_too) masks->causal = false;
+}
+
+// What a window of the library can say; a wider one hides nothing.
+int32_t WindowSide(int64_t side) {
+  if (side < 0 || side > std::numeric_limits<int32_t>::max()) return -1;
+  return static_cast<int32_t>(side);
 }
 
 }  // namespace
@@ -143,34 +163,50 @@ Mask<float> AddMasks(const Mask<float>& a, const Mask<float>& b) {
   return sum;
 }
 
-AttentionOptions MaskOptions(const Sizes& sizes, float uniform, Case* c,
-                             Masks* masks) {
-  AttentionOptions options;
-  switch (c->fully_masked()) {
-    case FullyMasked::kAbsent:
-    case FullyMasked::kZero:
-      options.empty_rows = EmptyRows::kZero;
-      break;
-    case FullyMasked::kNan:
-      options.empty_rows = EmptyRows::kNan;
-      break;
-    case FullyMasked::kUniform:
-      MakeFinite(sizes, uniform, /*causal_too=*/true, masks);
-      break;
-    case FullyMasked::kFinite: {
-      const double value = c->Number("mask_filter_value").value_or(-10000.0);
-      MakeFinite(sizes, static_cast<float>(value), /*causal_too=*/false, masks);
-      break;
+void FoldPadding(const Sizes& sizes, Masks* masks) {
+  if (masks->padding.empty() && masks->lengths.empty()) return;
+  Mask<uint8_t> attend;
+  attend.present = true;
+  attend.shape = {sizes.batch, 1, 1, sizes.keys};
+  if (masks->attend.present) {
+    for (size_t axis = 0; axis < 3; ++axis) {
+      attend.shape[axis] =
+          std::max(attend.shape[axis], masks->attend.shape[axis]);
     }
+    attend = BroadcastTo(masks->attend, attend.shape);
+  } else {
+    attend.values.assign(sizes.batch * sizes.keys, 1);
+  }
+  const size_t rows = attend.shape[1] * attend.shape[2];
+  for (size_t n = 0; n < attend.values.size(); ++n) {
+    const size_t j = n % sizes.keys;
+    const size_t b = n / sizes.keys / rows;
+    if (Padded(*masks, sizes, b, j)) attend.values[n] = 0;
+  }
+  masks->attend = std::move(attend);
+  masks->padding.clear();
+  masks->lengths.clear();
+}
+
+AttentionOptions MaskOptions(const AttentionOptions& base, const Sizes& sizes,
+                             const FiniteRule& rule, Case* c, Masks* masks) {
+  AttentionOptions options = base;
+  const FullyMasked fully_masked = c->fully_masked();
+  options.empty_rows =
+      fully_masked == FullyMasked::kNan ? EmptyRows::kNan : EmptyRows::kZero;
+  if (fully_masked == FullyMasked::kUniform) {
+    MakeFinite(sizes, rule.uniform, rule.uniform, masks);
+  } else if (fully_masked == FullyMasked::kFinite || rule.always) {
+    MakeFinite(sizes, rule.finite, kLowest, masks);
   }
   options.attend_mask = View(masks->attend);
   options.attn_bias = View(masks->bias);
   if (!masks->padding.empty()) options.key_padding_mask = masks->padding.data();
   if (!masks->lengths.empty()) options.key_lengths = masks->lengths.data();
-  if (masks->causal) {
-    options.causal = Causal::kStart;
-    if (!masks->offsets.empty()) options.query_offsets = masks->offsets.data();
-  }
+  if (masks->causal) options.causal = Causal::kStart;
+  options.window_left = WindowSide(masks->window_left);
+  options.window_right = WindowSide(masks->window_right);
+  if (!masks->offsets.empty()) options.query_offsets = masks->offsets.data();
   return options;
 }
 

@@ -41,8 +41,22 @@ struct Masks {
   Mask<float> bias;
   std::vector<uint8_t> padding;  // [B, S] or empty; 1 = padding
   std::vector<int32_t> lengths;  // [B] or empty
-  std::vector<int32_t> offsets;  // [B] or empty; used when causal
+  // [B] or empty: query i stands at position offsets[b] + i.
+  std::vector<int32_t> offsets;
   bool causal = false;
+  int64_t window_left = -1;  // as in AttentionOptions
+  int64_t window_right = -1;
+};
+
+// The numbers that sources add where they hide.
+struct FiniteRule {
+  // `uniform`: for every hidden key.
+  float uniform = kLowest;
+  // `finite`: for a key hidden by a mask; the lowest float32 where causality
+  // or a window hides it.
+  float finite = -10000.0f;
+  // The finite number is so small that it is added, whatever the case says.
+  bool always = false;
 };
 
 // A bool tensor as an attend mask; `invert`: true hides.
@@ -54,10 +68,13 @@ std::array<size_t, 4> ToRank4(const Shape& shape);
 // The sum of two float masks; sizes of 1 repeat.
 Mask<float> AddMasks(const Mask<float>& a, const Mask<float>& b);
 
-// The options of a call; they point into `masks`, which is rewritten where the
-// case adds finite numbers. `uniform` is the number its source adds.
-AttentionOptions MaskOptions(const Sizes& sizes, float uniform, Case* c,
-                             Masks* masks);
+// Brings the paddings into the attend mask.
+void FoldPadding(const Sizes& sizes, Masks* masks);
+
+// `base` with what hides; it points into `masks`, which is rewritten where the
+// case adds finite numbers.
+AttentionOptions MaskOptions(const AttentionOptions& base, const Sizes& sizes,
+                             const FiniteRule& rule, Case* c, Masks* masks);
 
 }  // namespace conformance
 }  // namespace headwise

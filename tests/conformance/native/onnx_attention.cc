@@ -7,47 +7,25 @@
 #include <vector>
 
 #include "adapters.h"
+#include "attend.h"
+#include "heads.h"
 #include "masks.h"
 
 namespace headwise {
 namespace conformance {
 namespace {
 
-// [B, H, L, D] of rank 4, or [B, L, H*D] of rank 3 with the heads side by side.
-struct Heads {
-  bool split = false;
-  size_t batch = 0;
-  size_t heads = 0;
-  size_t rows = 0;
-  size_t cols = 0;
-
-  template <typename T>
-  HeadsView<T> View(T* data) const {
-    return split ? HeadsView<T>::HeadsLast(data, batch, heads, rows, cols)
-                 : HeadsView<T>::HeadsFirst(data, batch, heads, rows, cols);
-  }
-  Shape shape() const {
-    if (split) return {batch, rows, heads * cols};
-    return {batch, heads, rows, cols};
-  }
-};
-
+// Of rank 4, or of rank 3 with the attribute's number of heads.
 Heads HeadsOf(Case* c, const Tensor& tensor, const std::string& attribute) {
   const std::optional<int64_t> given = c->Integer(attribute);
-  const Shape& shape = tensor.shape;
-  if (shape.size() == 4) {
-    if (given && *given != static_cast<int64_t>(shape[1])) {
-      throw CaseError("attr." + attribute + " is not the " +
-                      std::to_string(shape[1]) + " heads of " + tensor.name);
-    }
-    return {false, shape[0], shape[1], shape[2], shape[3]};
+  if (given && *given <= 0) {
+    throw CaseError("attr." + attribute + " is not positive");
   }
-  if (!given || *given <= 0 || shape[2] % static_cast<size_t>(*given) != 0) {
-    throw CaseError(tensor.name + " of width " + std::to_string(shape[2]) +
-                    " does not divide into attr." + attribute + " heads");
+  if (!given && tensor.shape.size() == 3) {
+    throw CaseError("attr." + attribute + " is missing");
   }
-  const size_t heads = static_cast<size_t>(*given);
-  return {true, shape[0], heads, shape[1], shape[2] / heads};
+  return ReadHeads(tensor,
+                   given ? static_cast<size_t>(*given) : tensor.shape[1]);
 }
 
 // The last axis `size` long, filled up with `value`.
@@ -68,6 +46,11 @@ Tensor ExtendLast(const Tensor& tensor, size_t size, double value) {
 Masks ReadMasks(Case* c, const Sizes& sizes) {
   Masks masks;
   masks.causal = c->Flag("is_causal", false);
+  masks.window_left = c->Integer("left_window_size").value_or(-1);
+  masks.window_right = c->Integer("right_window_size").value_or(-1);
+  for (const int64_t side : {masks.window_left, masks.window_right}) {
+    if (side < -1) throw CaseError("a window size is below -1");
+  }
   const Tensor* given = c->Input("attn_mask", {{"BOOL", "F32"}, {1, 2, 3, 4}});
   if (given != nullptr) {
     const bool is_bool = given->dtype == "BOOL";
@@ -103,83 +86,56 @@ Masks ReadMasks(Case* c, const Sizes& sizes) {
   return masks;
 }
 
-// What came in, with heads first.
-Result Present(const std::vector<float>& data, const Heads& heads) {
-  Result present = {{heads.batch, heads.heads, heads.rows, heads.cols}, {}};
-  const HeadsView<const float> view = heads.View(data.data());
-  for (size_t b = 0; b < heads.batch; ++b) {
-    for (size_t h = 0; h < heads.heads; ++h) {
-      for (size_t i = 0; i < heads.rows; ++i) {
-        const float* row = view.Row(b, h, i);
-        present.values.insert(present.values.end(), row, row + heads.cols);
-      }
-    }
+ScoresKind ScoresOf(int64_t mode) {
+  switch (mode) {
+    case 0:
+      return ScoresKind::kRaw;
+    case 1:
+      return ScoresKind::kCapped;
+    case 2:
+      return ScoresKind::kBiased;
+    default:
+      throw CaseError("attr.qk_matmul_output_mode is " + std::to_string(mode) +
+                      ", want 0 to 3");
   }
-  return present;
 }
 
 }  // namespace
 
 Results RunOnnxAttention(Case* c) {
-  if (c->Number("softcap").value_or(0.0) > 0.0) {
-    throw CaseError("the adapter does not handle attr.softcap");
-  }
-  for (const char* name : {"left_window_size", "right_window_size"}) {
-    if (c->Integer(name).value_or(-1) != -1) {
-      throw CaseError(std::string("the adapter does not handle attr.") + name);
-    }
-  }
-  RefuseInput(c, "past_key");
-  RefuseInput(c, "past_value");
   // How the softmax of the source rounds.
-  c->Attribute("softmax_precision");
+  c->Integer("softmax_precision");
 
   const Tensor& query = c->RequiredInput("Q", {{"F32"}, {3, 4}});
   const Case::Rules rules = {{"F32"}, {query.shape.size()}};
-  const Tensor& key = c->RequiredInput("K", rules);
-  const Tensor& value = c->RequiredInput("V", rules);
-  const Heads queries = HeadsOf(c, query, "q_num_heads");
-  const Heads keys = HeadsOf(c, key, "kv_num_heads");
-  const Heads values = HeadsOf(c, value, "kv_num_heads");
-  const Sizes sizes = {queries.batch, queries.heads, queries.rows, keys.rows};
+  Attention call;
+  call.query = HeadsOf(c, query, "q_num_heads");
+  call.key = HeadsOf(c, c->RequiredInput("K", rules), "kv_num_heads");
+  call.value = HeadsOf(c, c->RequiredInput("V", rules), "kv_num_heads");
+  call.past = ReadPast(c, call.key.heads);
+  const Sizes sizes = {call.query.batch, call.query.heads, call.query.rows,
+                       call.key_rows()};
 
   const int64_t mode = c->Integer("qk_matmul_output_mode").value_or(0);
-  const bool need_weights = c->Wants("qk_matmul_output");
-  if (need_weights && mode != 3) {
-    throw CaseError("the adapter does not handle attr.qk_matmul_output_mode=" +
-                    std::to_string(mode));
-  }
+  const bool wants_scores = c->Wants("qk_matmul_output");
+  call.need_weights = wants_scores && mode == 3;
+  if (wants_scores && mode != 3) call.scores_kind = ScoresOf(mode);
   Masks masks = ReadMasks(c, sizes);
-  AttentionOptions options = MaskOptions(sizes, kLowest, c, &masks);
+  if (call.past && !masks.lengths.empty()) {
+    throw CaseError("in.nonpad_kv_seqlen contradicts in.past_key");
+  }
+  AttentionOptions options;
   const std::optional<double> scale = c->Number("scale");
   if (scale) options.scale = static_cast<float>(*scale);
+  const double softcap = c->Number("softcap").value_or(0.0);
+  if (softcap > 0.0) options.softcap = static_cast<float>(softcap);
 
-  const std::vector<float> query_data = query.Floats();
-  const std::vector<float> key_data = key.Floats();
-  const std::vector<float> value_data = value.Floats();
-  const Heads out_heads = {queries.split, queries.batch, queries.heads,
-                           queries.rows, values.cols};
-  Result output = {out_heads.shape(), {}};
-  output.values.resize(SizeOf(output.shape));
-  Result weights = {{sizes.batch, sizes.heads, sizes.queries, sizes.keys}, {}};
-  AttentionOutputs outputs;
-  outputs.output = out_heads.View(output.values.data());
-  if (need_weights) {
-    weights.values.resize(SizeOf(weights.shape));
-    outputs.weights_kind = WeightsKind::kPerHead;
-    outputs.weights = weights.values.data();
-  }
-  Workspace workspace;
-  Check(ScaledDotProductAttention(
-      queries.View(query_data.data()), keys.View(key_data.data()),
-      values.View(value_data.data()), options, outputs, &workspace));
-
+  Attended attended = Attend(call, options, FiniteRule(), c, &masks);
   Results results;
-  results["Y"] = std::move(output);
-  if (need_weights) results["qk_matmul_output"] = std::move(weights);
-  // Without a past the present is what came in.
-  results["present_key"] = Present(key_data, keys);
-  results["present_value"] = Present(value_data, values);
+  results["Y"] = {attended.output.shape(), std::move(attended.output.data), {}};
+  if (wants_scores) results["qk_matmul_output"] = std::move(attended.scores);
+  results["present_key"] = std::move(attended.present_key);
+  results["present_value"] = std::move(attended.present_value);
   return results;
 }
 

@@ -80,6 +80,7 @@ struct Parameters {
   std::vector<float> in_bias, out_bias;
   bool has_in_bias = false;
   bool has_out_bias = false;
+  std::vector<float> bias_k, bias_v;  // empty: none
 };
 
 std::vector<float> MatrixOf(Case* c, const std::string& name, size_t rows,
@@ -96,6 +97,16 @@ std::vector<float> BiasOf(const Tensor& tensor, size_t size) {
   if (tensor.shape != Shape{size}) {
     throw CaseError(tensor.name + " is " + ShapeText(tensor.shape) + ", want " +
                     ShapeText({size}));
+  }
+  return tensor.Floats();
+}
+
+// bias_k or bias_v, [1, 1, E].
+std::vector<float> ExtraOf(Case* c, const std::string& name, size_t size) {
+  const Tensor& tensor = c->RequiredParam(name, 3);
+  if (tensor.shape != Shape{1, 1, size}) {
+    throw CaseError("param." + name + " is " + ShapeText(tensor.shape) +
+                    ", want " + ShapeText({1, 1, size}));
   }
   return tensor.Floats();
 }
@@ -139,16 +150,58 @@ Parameters ReadParameters(Case* c, const Config& config) {
     p.has_out_bias = true;
     p.out_bias = BiasOf(*out_bias, width);
   }
+  if (config.add_bias_kv) {
+    p.bias_k = ExtraOf(c, "bias_k", width);
+    p.bias_v = ExtraOf(c, "bias_v", width);
+  }
   return p;
+}
+
+// An input of a layer, and where it lies.
+struct Source {
+  std::vector<float> data;
+  Activations sizes;
+  Layout layout = Layout::kBatchFirst;
+
+  TensorView<const float> view() const {
+    return View(data.data(), sizes, layout);
+  }
+};
+
+Source SourceOf(const Tensor& tensor, Layout layout) {
+  return {tensor.Floats(), SizesOf(tensor.shape, layout), layout};
+}
+
+// A projected key or value [B*H, S, D], which stands for what the projection
+// would give: its heads side by side, and a projection that changes nothing.
+Source StaticSource(const Tensor& tensor, size_t batch, const Config& config,
+                    std::vector<float>* weight) {
+  const size_t rows = tensor.shape[1], cols = config.embed_dim;
+  const size_t heads = config.num_heads;
+  if (tensor.shape[0] != batch * heads || heads * tensor.shape[2] != cols) {
+    throw CaseError(tensor.name + " " + ShapeText(tensor.shape) +
+                    " does not fit the query");
+  }
+  const size_t head_dim = tensor.shape[2];
+  const std::vector<float> heads_first = tensor.Floats();
+  Source source = {{}, {batch, rows, cols}, Layout::kBatchFirst};
+  for (size_t b = 0; b < batch; ++b) {
+    for (size_t i = 0; i < rows; ++i) {
+      for (size_t h = 0; h < heads; ++h) {
+        const auto row =
+            heads_first.begin() + ((b * heads + h) * rows + i) * head_dim;
+        source.data.insert(source.data.end(), row, row + head_dim);
+      }
+    }
+  }
+  weight->assign(cols * cols, 0.0f);
+  for (size_t i = 0; i < cols; ++i) (*weight)[i * cols + i] = 1.0f;
+  return source;
 }
 
 }  // namespace
 
 Results RunTorchMha(Case* c) {
-  RefuseFlag(c, "add_bias_kv");
-  RefuseFlag(c, "add_zero_attn");
-  RefuseInput(c, "static_k");
-  RefuseInput(c, "static_v");
   // How torch was called; the numbers are the same.
   for (const char* name : {"functional", "eval_no_grad", "dropout"}) {
     c->Attribute(name);
@@ -163,53 +216,73 @@ Results RunTorchMha(Case* c) {
   const Tensor& query = c->RequiredInput("query", rules);
   const Tensor& key = c->RequiredInput("key", rules);
   const Tensor& value = c->RequiredInput("value", rules);
-  const Activations queries = SizesOf(query.shape, layout);
-  const Activations keys = SizesOf(key.shape, layout);
-  const Activations values = SizesOf(value.shape, layout);
+  const Source queries = SourceOf(query, layout);
+  Source keys = SourceOf(key, layout);
+  Source values = SourceOf(value, layout);
 
   Config config;
-  config.embed_dim = c->Size("embed_dim", queries.cols);
+  config.embed_dim = c->Size("embed_dim", queries.sizes.cols);
   config.num_heads = c->Size("num_heads", std::nullopt);
   config.k_dim = c->Size("kdim", config.embed_dim);
   config.v_dim = c->Size("vdim", config.embed_dim);
-  const Parameters p = ReadParameters(c, config);
+  config.add_bias_kv = c->Flag("add_bias_kv", false);
+  config.add_zero_attn = c->Flag("add_zero_attn", false);
+  Parameters p = ReadParameters(c, config);
   config.query_bias = config.key_bias = config.value_bias = p.has_in_bias;
   config.out_bias = p.has_out_bias;
+  const size_t batch = queries.sizes.batch;
+  const Tensor* static_k = c->Input("static_k", {{"F32"}, {3}});
+  const Tensor* static_v = c->Input("static_v", {{"F32"}, {3}});
+  if (static_k != nullptr) {
+    keys = StaticSource(*static_k, batch, config, &p.key);
+    config.k_dim = config.embed_dim;
+    config.key_bias = false;
+  }
+  if (static_v != nullptr) {
+    values = StaticSource(*static_v, batch, config, &p.value);
+    config.v_dim = config.embed_dim;
+    config.value_bias = false;
+  }
   std::unique_ptr<MultiHeadAttention> mha;
   Check(MultiHeadAttention::Create(config, &mha));
 
   const size_t width = config.embed_dim;
-  const auto bias = [&](size_t i) {
-    return p.has_in_bias ? p.in_bias.data() + i * width : nullptr;
+  const auto bias = [&](bool present, size_t i) {
+    return present ? p.in_bias.data() + i * width : nullptr;
   };
   Weights weights;
-  weights.query = {p.query.data(), bias(0)};
-  weights.key = {p.key.data(), bias(1)};
-  weights.value = {p.value.data(), bias(2)};
+  weights.query = {p.query.data(), bias(config.query_bias, 0)};
+  weights.key = {p.key.data(), bias(config.key_bias, 1)};
+  weights.value = {p.value.data(), bias(config.value_bias, 2)};
   weights.out = {p.out.data(), p.has_out_bias ? p.out_bias.data() : nullptr};
+  if (config.add_bias_kv) {
+    weights.bias_k = p.bias_k.data();
+    weights.bias_v = p.bias_v.data();
+  }
   Check(mha->SetWeights(weights));
 
-  const Sizes sizes = {queries.batch, config.num_heads, queries.rows,
-                       keys.rows};
+  const Sizes sizes = {batch, config.num_heads, queries.sizes.rows,
+                       keys.sizes.rows};
   Masks masks = ReadMasks(c, sizes, layout);
-  const AttentionOptions options = MaskOptions(sizes, kKerasHidden, c, &masks);
+  LayerOptions options;
+  static_cast<AttentionOptions&>(options) =
+      MaskOptions({}, sizes, {kKerasHidden}, c, &masks);
 
   const bool per_head = !c->Flag("average_attn_weights", true);
   const bool need_weights = c->Flag("need_weights", true);
-  Result output = {query.shape, {}};
+  Result output = {query.shape, {}, {}};
   output.shape.back() = width;
   output.values.resize(SizeOf(output.shape));
   Result attn_weights;
   if (layout != Layout::kUnbatched) attn_weights.shape.push_back(sizes.batch);
   if (per_head) attn_weights.shape.push_back(sizes.heads);
   attn_weights.shape.push_back(sizes.queries);
-  attn_weights.shape.push_back(sizes.keys);
+  // The extra keys come last.
+  attn_weights.shape.push_back(sizes.keys + config.add_bias_kv +
+                               config.add_zero_attn);
   attn_weights.values.resize(SizeOf(attn_weights.shape));
 
-  const std::vector<float> query_data = query.Floats();
-  const std::vector<float> key_data = key.Floats();
-  const std::vector<float> value_data = value.Floats();
-  const Activations out_sizes = {queries.batch, queries.rows, width};
+  const Activations out_sizes = {batch, sizes.queries, width};
   ForwardOutputs outputs;
   outputs.output = View(output.values.data(), out_sizes, layout);
   if (need_weights) {
@@ -218,10 +291,8 @@ Results RunTorchMha(Case* c) {
     outputs.weights = attn_weights.values.data();
   }
   Workspace workspace;
-  Check(mha->Forward(View(query_data.data(), queries, layout),
-                     View(key_data.data(), keys, layout),
-                     View(value_data.data(), values, layout), options, outputs,
-                     &workspace));
+  Check(mha->Forward(queries.view(), keys.view(), values.view(), options,
+                     outputs, &workspace));
 
   Results results;
   results["attn_output"] = std::move(output);

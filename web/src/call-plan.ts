@@ -1,0 +1,28 @@
+// What a checked call asks of the core, in the core's terms: numbers, arrays and results by the names of their slots.
+import type { Rope } from './rope-options.js';
+import type { AttentionSlot } from './raw.js';
+
+/** An input beside query, key and value. Masks are bytes. */
+export interface PlannedArray {
+  readonly slot: AttentionSlot;
+  readonly data: Float32Array | Int32Array | Uint8Array | readonly boolean[];
+}
+
+/** A result beside the output; each has a place of its own in ForwardResult. */
+export interface PlannedResult {
+  readonly name: 'weights' | 'lse' | 'rowMax' | 'scores' | 'heads';
+  readonly slot: AttentionSlot;
+  readonly shape: readonly number[];
+}
+
+export interface AttentionPlan {
+  /** Slots whose value is not 0. */
+  readonly numbers: readonly (readonly [AttentionSlot, number])[];
+  readonly arrays: readonly PlannedArray[];
+  readonly results: readonly PlannedResult[];
+  /** Of a layer whose queries and keys turn. */
+  readonly rope: Rope | undefined;
+  /** Rows of each entry that count, where not all do. */
+  readonly queryLengths: Int32Array | undefined;
+  readonly out: Float32Array | undefined;
+}

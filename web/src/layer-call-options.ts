@@ -1,0 +1,212 @@
+// What only a layer's call has: a cache, positions of its own, a gate, the heads' outputs.
+import { checkBoolean } from './arguments.js';
+import type { AttentionGeometry } from './attention-call.js';
+import type { AttentionPlan, PlannedArray, PlannedResult } from './call-plan.js';
+import { describe, showShape, typedArrayName } from './describe.js';
+import { rangeError, typeError } from './errors.js';
+import { FORWARD_OPTION_NAMES, type ForwardOptions } from './forward-options.js';
+import { type KvCache, type OpenCache, checkRoom } from './kv-cache.js';
+import type { ResolvedLayer } from './layer-options.js';
+import { checkPerBatch } from './mask-options.js';
+import type { AttentionSlot } from './raw.js';
+import { ropeAxes } from './rope-options.js';
+import { type Tensor, checkTensor } from './tensor.js';
+
+export interface LayerForwardOptions extends ForwardOptions {
+  /**
+   * Keys and values of earlier tokens. Those of this call are appended, and the queries see all that is held: query i
+   * stands behind them, so that causal: true is what a decoder wants. queryLengths says how many rows of each entry
+   * are tokens; the rest is padding and is not stored. S is the longest entry after the call.
+   */
+  readonly cache?: KvCache | undefined;
+  /**
+   * With rope: positions of the queries, [B, L], or [axes, B, L] with sections. Default: queryOffset + i; with a
+   * cache, behind the tokens it held.
+   */
+  readonly positions?: Int32Array | undefined;
+  /** The same of the keys, [B, S]. Default: `positions` where the queries are the keys, otherwise j. */
+  readonly keyPositions?: Int32Array | undefined;
+  /** Factor of the heads' outputs before the output projection: [B, L, H · Dv]; unbatched [L, H · Dv]. */
+  readonly outputGate?: Tensor | undefined;
+  /** Return what each head hands to the output projection, [B, L, H, Dv]. Default false. */
+  readonly returnHeads?: boolean | undefined;
+}
+
+export const LAYER_CALL_NAMES: ReadonlySet<string> = new Set([
+  ...FORWARD_OPTION_NAMES,
+  'cache',
+  'positions',
+  'keyPositions',
+  'outputGate',
+  'returnHeads',
+] satisfies (keyof LayerForwardOptions)[]);
+
+export interface LayerCall {
+  readonly layer: ResolvedLayer;
+  readonly batched: boolean;
+  /** The queries are the keys. */
+  readonly selfAttention: boolean;
+  readonly cached: boolean;
+  readonly norms: { readonly query: Float32Array; readonly key: Float32Array; readonly epsilon: number } | undefined;
+}
+
+/** The plan with what the layer adds. */
+export function planLayerOptions(
+  call: string,
+  options: unknown,
+  g: AttentionGeometry,
+  plan: AttentionPlan,
+  { layer, batched, selfAttention, cached, norms }: LayerCall,
+): AttentionPlan {
+  if (options === undefined && norms === undefined) return plan;
+  const o = (options ?? {}) as LayerForwardOptions;
+  const numbers: (readonly [AttentionSlot, number])[] = [...plan.numbers];
+  const arrays: PlannedArray[] = [...plan.arrays];
+  const results: PlannedResult[] = [...plan.results];
+  const { batch, queryLength, keyLength } = g;
+  if (norms !== undefined) {
+    numbers.push(['qkNorm', 1], ['normEpsilon', norms.epsilon]);
+    arrays.push({ slot: 'queryNorm', data: norms.query }, { slot: 'keyNorm', data: norms.key });
+  }
+  const positions = (name: 'positions' | 'keyPositions', length: number): Int32Array | undefined =>
+    o[name] === undefined ? undefined : checkPositions(call, name, o[name], layer, batch, length);
+  const ofQueries = positions('positions', queryLength);
+  const shared = selfAttention || cached;
+  const ofKeys = positions('keyPositions', keyLength) ?? (shared ? ofQueries : undefined);
+  if (ofQueries !== undefined) arrays.push({ slot: 'queryPositions', data: ofQueries });
+  if (ofKeys !== undefined) arrays.push({ slot: 'keyPositions', data: ofKeys });
+  const width = layer.numHeads * layer.vHeadDim;
+  const rows = batched ? [batch, queryLength] : [queryLength];
+  if (o.outputGate !== undefined) {
+    arrays.push({ slot: 'outputGate', data: checkGate(call, o.outputGate, [...rows, width]) });
+  }
+  if (o.returnHeads !== undefined && checkBoolean(call, 'returnHeads', o.returnHeads)) {
+    const shape = [...rows, layer.numHeads, layer.vHeadDim];
+    results.push({ name: 'heads', slot: 'headOutputs', shape });
+  }
+  return { ...plan, numbers, arrays, results };
+}
+
+function checkPositions(
+  call: string,
+  argument: string,
+  value: unknown,
+  { rope }: ResolvedLayer,
+  batch: number,
+  length: number,
+): Int32Array {
+  if (rope === undefined) {
+    throw typeError(
+      {
+        call,
+        argument,
+        got: 'given to a layer without rope',
+        wanted: 'left away',
+        wayOut: 'make the layer with rope: true; for window, alibi and causal use queryOffset',
+      },
+      'conflict',
+    );
+  }
+  const axes = ropeAxes(rope);
+  const shape = axes === 1 ? [batch, length] : [axes, batch, length];
+  return checkInt32(call, argument, value, shape);
+}
+
+/** An Int32Array of the given sizes. */
+export function checkInt32(call: string, argument: string, value: unknown, shape: readonly number[]): Int32Array {
+  const size = shape.reduce((a, b) => a * b, 1);
+  if (typedArrayName(value) !== 'Int32Array') {
+    throw typeError({
+      call,
+      argument,
+      got: describe(value),
+      wanted: `an Int32Array of ${showShape(shape)}`,
+      wayOut: 'use Int32Array.from(values)',
+    });
+  }
+  const list = value as Int32Array;
+  if (list.length === size) return list;
+  throw rangeError(
+    {
+      call,
+      argument,
+      got: `${list.length} long`,
+      wanted: `${size} long, for ${showShape(shape)}`,
+      wayOut: 'give a position for each row of each entry',
+    },
+    'wrong-shape',
+  );
+}
+
+function checkGate(call: string, value: unknown, wanted: readonly number[]): Float32Array {
+  checkTensor(call, 'outputGate', value);
+  const { data, shape } = value;
+  if (shape.length === wanted.length && shape.every((size, i) => size === wanted[i])) return data;
+  throw rangeError(
+    {
+      call,
+      argument: 'outputGate.shape',
+      got: showShape(shape),
+      wanted: `${showShape(wanted)}, one factor for each output of each head`,
+      wayOut: 'a factor for each head as a whole is headMask',
+    },
+    'wrong-shape',
+  );
+}
+
+/** Whether a cache is one for this layer and this call. */
+export function checkLayerCache(
+  call: string,
+  { config }: OpenCache,
+  layer: ResolvedLayer,
+  { batch, queryLength, keyLength }: AttentionGeometry,
+): void {
+  const names = ['numKvHeads', 'headDim', 'vHeadDim'] as const;
+  const wanted = { batch, numKvHeads: layer.numKvHeads, headDim: layer.headDim, vHeadDim: layer.vHeadDim };
+  if (config.batch !== batch || names.some((name) => config[name] !== layer[name])) {
+    const list = (of: Record<keyof typeof wanted, number>): string =>
+      (['batch', ...names] as const).map((name) => `${name} ${of[name]}`).join(', ');
+    throw rangeError(
+      {
+        call,
+        argument: 'cache',
+        got: `of ${list(config)}`,
+        wanted: `of ${list(wanted)}, as layer and query`,
+        wayOut: `use createCache({ batch: ${batch}, … }) of this layer`,
+      },
+      'wrong-shape',
+    );
+  }
+  if (keyLength !== queryLength) {
+    throw rangeError(
+      {
+        call,
+        argument: 'key.shape',
+        got: `of length ${keyLength} with ${queryLength} queries and a cache`,
+        wanted: `of length ${queryLength}: each token brings one query and one key`,
+        wayOut: 'leave key and value away, or call without a cache',
+      },
+      'wrong-shape',
+    );
+  }
+  if (layer.addBiasKv || layer.addZeroAttn) {
+    throw typeError(
+      {
+        call,
+        argument: 'cache',
+        got: `given to a layer with ${layer.addBiasKv ? 'addBiasKv' : 'addZeroAttn'}`,
+        wanted: 'left away',
+        wayOut: 'the extra key would have no place behind tokens to come',
+      },
+      'conflict',
+    );
+  }
+}
+
+/** S after the call; throws when the cache has no room, so that nothing has changed then. */
+export function cachedKeyLength(call: string, cache: OpenCache, options: unknown, g: AttentionGeometry): number {
+  const { queryLengths } = (options ?? {}) as LayerForwardOptions;
+  const sizes = { ...g, batched: true };
+  const counts = checkPerBatch(call, 'queryLengths', queryLengths, sizes, 0, g.queryLength);
+  return checkRoom(call, cache, g.queryLength, counts);
+}

@@ -1,0 +1,133 @@
+// Masks and lengths: whether their shapes fit the call, and how they repeat over it.
+import { checkWhole } from './arguments.js';
+import { describe, showShape, typedArrayName } from './describe.js';
+import { rangeError, typeError } from './errors.js';
+import { checkBias, checkMask } from './tensor.js';
+
+/** What masks are compared with. */
+export interface AttentionSizes {
+  readonly batch: number;
+  readonly numHeads: number;
+  readonly queryLength: number;
+  /** S: the keys of the call, or all that a cache holds. */
+  readonly keyLength: number;
+  /** Whether the inputs have a batch axis: results have one if and only if they do. */
+  readonly batched: boolean;
+}
+
+/** A mask whose sizes are known to broadcast to [B, H, L, S]. */
+export interface Broadcast<Data> {
+  readonly data: Data;
+  readonly sizes: readonly [number, number, number, number];
+}
+
+export function planAttendMask(
+  call: string,
+  value: unknown,
+  sizes: AttentionSizes,
+): Broadcast<Uint8Array | readonly boolean[]> {
+  checkMask(call, 'attendMask', value);
+  return { data: value.data, sizes: broadcastSizes(call, 'attendMask', value.shape, sizes) };
+}
+
+export function planBias(call: string, value: unknown, sizes: AttentionSizes): Broadcast<Float32Array> {
+  checkBias(call, 'attnBias', value);
+  return { data: value.data, sizes: broadcastSizes(call, 'attnBias', value.shape, sizes) };
+}
+
+export function planPadding(call: string, value: unknown, sizes: AttentionSizes): Uint8Array | readonly boolean[] {
+  checkMask(call, 'keyPaddingMask', value);
+  const { batch, keyLength, batched } = sizes;
+  const wanted = batched ? [batch, keyLength] : [keyLength];
+  const { shape } = value;
+  if (shape.length !== wanted.length || shape.some((size, i) => size !== wanted[i])) {
+    throw rangeError(
+      {
+        call,
+        argument: 'keyPaddingMask.shape',
+        got: showShape(shape),
+        wanted: `${showShape(wanted)}, ${batched ? '[batch, keys]' : '[keys] for unbatched input'}`,
+        wayOut: 'a mask of query-key pairs is attendMask',
+      },
+      'wrong-shape',
+    );
+  }
+  return value.data;
+}
+
+/** [L, S] or [B, H, L, S] (unbatched also [H, L, S]), each size 1 or the full one. */
+function broadcastSizes(
+  call: string,
+  argument: string,
+  shape: readonly number[],
+  { batch, numHeads, queryLength, keyLength, batched }: AttentionSizes,
+): readonly [number, number, number, number] {
+  const full = [batch, numHeads, queryLength, keyLength] as const;
+  const rank = shape.length;
+  if (rank === 3 && batched) {
+    throw rangeError(
+      {
+        call,
+        argument: `${argument}.shape`,
+        got: `${showShape(shape)}, which could be [B, L, S], [H, L, S] or PyTorch's [B*H, L, S]`,
+        wanted: `of rank 2, [L, S], or rank 4, [B, H, L, S] = ${showShape(full)} with 1 where a size repeats`,
+        wayOut: `write [B, 1, L, S] = ${showShape([batch, 1, queryLength, keyLength])} or [1, H, L, S] = ${showShape([1, numHeads, queryLength, keyLength])}`,
+      },
+      'wrong-shape',
+    );
+  }
+  const sizes = [...Array<number>(Math.max(0, 4 - rank)).fill(1), ...shape];
+  if (rank < 2 || rank > 4 || sizes.some((size, i) => size !== 1 && size !== full[i])) {
+    const forms = batched ? '[L, S] or [B, H, L, S]' : '[L, S] or [H, L, S]';
+    throw rangeError(
+      {
+        call,
+        argument: `${argument}.shape`,
+        got: showShape(shape),
+        wanted: `${forms} with B = ${batch}, H = ${numHeads}, L = ${queryLength}, S = ${keyLength}`,
+        wayOut: 'a size of 1 repeats',
+      },
+      'wrong-shape',
+    );
+  }
+  return sizes as unknown as readonly [number, number, number, number];
+}
+
+/** A whole number, or one for each batch entry. */
+export function checkPerBatch(
+  call: string,
+  argument: string,
+  value: unknown,
+  { batch }: AttentionSizes,
+  least: number,
+  most: number,
+): Int32Array | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value === 'number') {
+    return new Int32Array(batch).fill(checkWhole(call, argument, value, { least, most }));
+  }
+  const list = value as readonly unknown[] | Int32Array;
+  if (!Array.isArray(value) && typedArrayName(value) !== 'Int32Array') {
+    throw typeError({
+      call,
+      argument,
+      got: describe(value),
+      wanted: 'a whole number, or an Array or Int32Array with one for each batch entry',
+      wayOut: 'use Int32Array.from(values)',
+    });
+  }
+  if (list.length !== batch) {
+    throw rangeError(
+      {
+        call,
+        argument,
+        got: `${list.length} long`,
+        wanted: `${batch} long, one for each batch entry`,
+        wayOut: 'give one number to use it for all',
+      },
+      'wrong-shape',
+    );
+  }
+  for (let b = 0; b < batch; ++b) checkWhole(call, `${argument}[${b}]`, list[b], { least, most });
+  return Int32Array.from(list as readonly number[]);
+}
