@@ -118,6 +118,12 @@ Status KvCache::Create(const KvCacheConfig& config,
   HEADWISE_RETURN_IF_ERROR(Positive("batch", c.batch));
   HEADWISE_RETURN_IF_ERROR(Positive("num_kv_heads", c.num_kv_heads));
   HEADWISE_RETURN_IF_ERROR(Positive("head_dim", c.head_dim));
+  if (static_cast<int>(c.type) < 0 ||
+      static_cast<int>(c.type) > static_cast<int>(CacheType::kInt8)) {
+    return Status::Error(StatusCode::kInvalidConfig,
+                         "KvCache: type %d is no value of its enum",
+                         static_cast<int>(c.type));
+  }
   if (c.window == 0) {
     HEADWISE_RETURN_IF_ERROR(Positive("capacity", c.capacity));
     if (c.sink_tokens != 0) {

@@ -22,6 +22,12 @@ Status CheckRotary(const RotaryConfig& c, size_t head_dim) {
                          dim, head_dim, kMaxRotaryDim);
   }
   HEADWISE_RETURN_IF_ERROR(Positive("base", c.base));
+  if (static_cast<int>(c.scaling) < 0 ||
+      static_cast<int>(c.scaling) > static_cast<int>(RotaryScaling::kLlama3)) {
+    return Status::Error(StatusCode::kInvalidConfig,
+                         "rotary: scaling %d is no value of its enum",
+                         static_cast<int>(c.scaling));
+  }
   if (c.scaling != RotaryScaling::kNone) {
     HEADWISE_RETURN_IF_ERROR(Positive("factor", c.factor));
   }

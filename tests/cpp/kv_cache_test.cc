@@ -115,10 +115,10 @@ TEST(KvCacheTest, Float32IsExact) {
 TEST(KvCacheTest, Float16RoundsToNearestEven) {
   const Floats row = {1.0f,       65504.0f, 65519.99f, 65520.0f, -1e9f,
                       0x1p-24f,   0x1p-25f, 0x1.8p-25f, 0x1p-14f,
-                      0x1.ffcp-15f, 1.0f + 0x1p-11f, 1.0f + 0x3p-11f, kNan};
+                      0x1.ff8p-15f, 1.0f + 0x1p-11f, 1.0f + 0x3p-11f, kNan};
   const Floats want = {1.0f,       65504.0f, 65504.0f, kInf,     -kInf,
                        0x1p-24f,   0.0f,     0x1p-24f,  0x1p-14f,
-                       0x1.ffcp-15f, 1.0f, 1.0f + 0x1p-9f, kNan};
+                       0x1.ff8p-15f, 1.0f, 1.0f + 0x1p-9f, kNan};
   EXPECT_TRUE(SameBits(StoredAs(CacheType::kFloat16, row), want));
 }
 

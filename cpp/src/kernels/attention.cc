@@ -60,6 +60,17 @@ HWY_INLINE float SumInOrder(D d, hn::Vec<D> v) {
   return sum;
 }
 
+// Highway's ReduceMax starts from the lowest finite number on some targets: a
+// row that sees nothing would seem to have seen something.
+template <class D>
+HWY_INLINE float MaxOfLanes(D d, hn::Vec<D> v) {
+  HWY_ALIGN float lanes[hn::MaxLanes(d)];
+  hn::Store(v, d, lanes);
+  float max = lanes[0];
+  for (size_t i = 1; i < hn::Lanes(d); ++i) max = HWY_MAX(max, lanes[i]);
+  return max;
+}
+
 // Scores of one row become exp(score - maximum), in place.
 template <class D>
 HWY_INLINE void ChunkSoftmax(D d, const TileSpan& span,
@@ -70,7 +81,7 @@ HWY_INLINE void ChunkSoftmax(D d, const TileSpan& span,
   for (size_t j = span.panel_lo; j < span.panel_hi; j += lanes) {
     max = hn::Max(max, hn::LoadU(d, scores + j));
   }
-  *maximum = hn::ReduceMax(d, max);
+  *maximum = MaxOfLanes(d, max);
   const auto shift = hn::Set(d, Finite(*maximum));
   // Lane t adds the keys t, t + lanes, ... in rising order.
   auto sum = hn::Zero(d);
