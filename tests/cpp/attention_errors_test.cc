@@ -197,5 +197,74 @@ TEST(AttentionErrorsTest, WeightsWithoutAPlaceForThem) {
   }
 }
 
+TEST(AttentionErrorsTest, SoftcapMustBePositive) {
+  for (const float softcap : {-1.0f, kInf, kNan}) {
+    Views views;
+    views.options.softcap = softcap;
+    ExpectError(views.Call(), StatusCode::kInvalidArgument,
+                {"softcap", "positive"});
+  }
+}
+
+TEST(AttentionErrorsTest, WindowsAndChunks) {
+  Views left;
+  left.options.window_left = -2;
+  ExpectError(left.Call(), StatusCode::kInvalidArgument,
+              {"window_left is -2", "-1"});
+  Views right;
+  right.options.window_right = -7;
+  ExpectError(right.Call(), StatusCode::kInvalidArgument,
+              {"window_right is -7", "-1"});
+  Views chunk;
+  chunk.options.attention_chunk = -1;
+  ExpectError(chunk.Call(), StatusCode::kInvalidArgument,
+              {"attention_chunk is -1", "0"});
+}
+
+TEST(AttentionErrorsTest, PrefixesNeedCausalityAndFit) {
+  const int32_t lengths[] = {2, 6};
+  Views views;
+  views.options.prefix_lengths = lengths;
+  ExpectError(views.Call(), StatusCode::kInvalidArgument,
+              {"prefix_lengths[1] is 6", "0 to 5"});
+  const int32_t good[] = {2, 5};
+  views.options.prefix_lengths = good;
+  ExpectError(views.Call(), StatusCode::kInvalidArgument,
+              {"prefix_lengths", "causal is kNone"});
+  views.options.causal = Causal::kStart;
+  ASSERT_OK(views.Call());
+}
+
+TEST(AttentionErrorsTest, ExtraKeysMustFit) {
+  const Floats numbers(2 * 2 * 200 * 7);
+  using View = HeadsView<const float>;
+  const auto refused = [&](const View& key, const View& value,
+                           const std::vector<std::string>& parts) {
+    Views views;
+    views.options.extra_key = key;
+    views.options.extra_value = value;
+    ExpectError(views.Call(), StatusCode::kShapeMismatch, parts);
+  };
+  const auto view = [&](size_t batch, size_t heads, size_t rows, size_t cols) {
+    return View::HeadsFirst(numbers.data(), batch, heads, rows, cols);
+  };
+  refused(view(3, 2, 1, 6), view(1, 2, 1, 7), {"extra_key [3, 2, 1, 6]"});
+  refused(view(1, 4, 1, 6), view(1, 4, 1, 7), {"extra_key", "[1, 4, 1, 6]"});
+  refused(view(1, 2, 1, 5), view(1, 2, 1, 7), {"[1, 2, 1, 5]", "6"});
+  refused(view(1, 2, 1, 6), view(1, 2, 1, 6), {"extra_value", "7"});
+  refused(view(1, 2, 2, 6), view(1, 2, 1, 7), {"extra_key", "extra_value"});
+  refused(view(1, 2, 1, 6), View(), {"extra_value [0, 0, 0, 0]"});
+  refused(view(1, 2, 129, 6), view(1, 2, 129, 7), {"129", "128"});
+}
+
+TEST(AttentionErrorsTest, ScoresNeedAPlace) {
+  Views views;
+  views.outputs.scores_kind = ScoresKind::kRaw;
+  ExpectError(views.Call(), StatusCode::kInvalidArgument,
+              {"scores", "null", "kNone"});
+  views.outputs.scores_kind = static_cast<ScoresKind>(4);
+  ExpectError(views.Call(), StatusCode::kInvalidArgument, {"scores_kind 4"});
+}
+
 }  // namespace
 }  // namespace headwise

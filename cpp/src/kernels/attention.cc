@@ -63,7 +63,7 @@ HWY_INLINE float SumInOrder(D d, hn::Vec<D> v) {
 // Highway's ReduceMax starts from the lowest finite number on some targets: a
 // row that sees nothing would seem to have seen something.
 template <class D>
-HWY_INLINE float MaxOfLanes(D d, hn::Vec<D> v) {
+HWY_INLINE float MaxInOrder(D d, hn::Vec<D> v) {
   HWY_ALIGN float lanes[hn::MaxLanes(d)];
   hn::Store(v, d, lanes);
   float max = lanes[0];
@@ -81,7 +81,7 @@ HWY_INLINE void ChunkSoftmax(D d, const TileSpan& span,
   for (size_t j = span.panel_lo; j < span.panel_hi; j += lanes) {
     max = hn::Max(max, hn::LoadU(d, scores + j));
   }
-  *maximum = MaxOfLanes(d, max);
+  *maximum = MaxInOrder(d, max);
   const auto shift = hn::Set(d, Finite(*maximum));
   // Lane t adds the keys t, t + lanes, ... in rising order.
   auto sum = hn::Zero(d);
