@@ -134,6 +134,27 @@ const CASES = {
 
   'right-past-cached': [cachedCase([9, 7])],
   'right-past-in-front': [meanCase({ y: 3, tensors: past })],
+  'right-past-no-batch': [meanCase({ tensors: {
+    'in.Q': ['F32', [0, 1, 1, 1], []], 'in.K': ['F32', [0, 1, 1, 1], []], 'in.V': ['F32', [0, 1, 1, 1], []],
+    'in.past_key': ['F32', [0, 1, 2, 1], []], 'in.past_value': ['F32', [0, 1, 2, 1], []],
+    'out.Y': ['F32', [0, 1, 1, 1], []], 'out.present_key': ['F32', [0, 1, 3, 1], []],
+  } })],
+  'right-past-nothing-new': [meanCase({ tensors: {
+    'in.Q': ['F32', [1, 1, 0, 1], []], 'in.K': ['F32', [1, 1, 0, 1], []], 'in.V': ['F32', [1, 1, 0, 1], []], ...past,
+    'out.Y': ['F32', [1, 1, 0, 1], []], 'out.present_key': ['F32', [1, 1, 1, 1], [9]],
+  } })],
+  'right-past-empty': [meanCase({ y: 1, tensors: {
+    ...oneKey, 'in.past_key': ['F32', [1, 1, 0, 1], []], 'in.past_value': ['F32', [1, 1, 0, 1], []],
+    'out.present_key': ['F32', [1, 1, 1, 1], [7]],
+  } })],
+  'right-gqa-ragged': [gqaCase({
+    tensors: {
+      'in.query': ['F32', [2, 1, 1], [0, 0]], 'in.key': ['F32', [2, 1, 1], [5, 6]],
+      'in.value': ['F32', [2, 1, 1], [3, 4]], 'in.past_key': ['F32', [2, 1, 1, 1], [9, 99]],
+      'in.past_value': ['F32', [2, 1, 1, 1], [1, 50]], 'in.seqlens_k': ['I32', [2], [1, 0]],
+      'out.output': ['F32', [2, 1, 1], [2, 4]], 'out.present_key': ['F32', [2, 1, 2, 1], [9, 5, 6, 777]],
+    },
+  })],
   'right-softcap': [meanCase({
     tensors: { 'in.Q': ['F32', [1, 1, 1, 1], [1]], 'out.qk_matmul_output': ['F32', [1, 1, 1, 2], [1e-7, 1e-7]] },
     metadata: { 'attr.softcap': '1e-7', 'attr.qk_matmul_output_mode': '1', tol_abs: '1e-6' },
