@@ -24,6 +24,7 @@ export {
 } from './errors.js';
 export { type Features, detectFeatures } from './features.js';
 export type { ForwardOptions, PerBatch } from './forward-options.js';
+export { type HeadStatistics, type InspectOptions, type InspectResult, headStatistics, inspect } from './inspect.js';
 export {
   type CacheConfig,
   type CacheDType,
