@@ -15,8 +15,7 @@ const USAGE = `usage: node tests/conformance/run.mjs [options]
   --native           through the C++ library instead of the JavaScript package
   --dir DIR          folder of cases (default: ../shared/conformance beside the repository)
   --kind KIND        only this kind; repeatable (default: ${DEFAULT.kinds.join(', ')})
-  --without FEATURE  leave out cases with this tag; repeatable, adds to the default
-                     (${DEFAULT.without.join(', ')})
+  --without FEATURE  leave out cases with this tag; repeatable (default: ${DEFAULT.without.join(', ') || 'none'})
   --all              leave out nothing but what --kind and --without say
   --verbose          say how close each passing case came`;
 

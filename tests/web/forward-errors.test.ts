@@ -168,8 +168,8 @@ const OPTIONS: Case[] = [
   ],
   [
     'an option to come',
-    withOptions({ window: [1, 1] }),
-    { ...TYPE, code: 'unknown-option', argument: '"window"', got: 'not in this version', wanted: 'later version' },
+    withOptions({ dropout: 0.1 }),
+    { ...TYPE, code: 'unknown-option', argument: '"dropout"', got: 'not in this version', wanted: 'later version' },
   ],
   [
     'causal as a number',

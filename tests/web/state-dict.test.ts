@@ -220,8 +220,8 @@ describe('what does not fit', () => {
       { ...good(), bias_k: zeros(1, 1, 12) },
       { strict: false },
       { unexpected: ['bias_k'] },
-      'add_bias_kv',
-      'later version',
+      'addBiasKv',
+      'addBiasKv: true',
     );
   });
   test('not strict: what is missing keeps its value, what is too much is told', () => {

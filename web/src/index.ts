@@ -3,6 +3,13 @@
 export { alibiSlopes } from './alibi.js';
 export type { ForwardResult } from './attention-call.js';
 export {
+  type AttentionTileOptions,
+  type Range,
+  type ScoreOptions,
+  type TileKind,
+  attentionTile,
+} from './attention-tile.js';
+export {
   type ErrorCode,
   type LoadErrorCode,
   HeadwiseError,
@@ -17,6 +24,7 @@ export {
 } from './errors.js';
 export { type Features, detectFeatures } from './features.js';
 export type { ForwardOptions, PerBatch } from './forward-options.js';
+export { type HeadStatistics, type InspectOptions, type InspectResult, headStatistics, inspect } from './inspect.js';
 export {
   type CacheConfig,
   type CacheDType,
@@ -28,7 +36,10 @@ export type { LayerForwardOptions } from './layer-call-options.js';
 export type { MultiHeadAttentionOptions, ProjectionBias, ResolvedLayer } from './layer-options.js';
 export { type LinearForwardOptions, type LinearOptions, Linear } from './linear.js';
 export { type CompiledModule, type LoadOptions, load } from './load.js';
+export { type AttentionPart, type MergeAttentionOptions, mergeAttention } from './merge-attention.js';
 export { type BorrowedViews, type BufferSizes, MultiHeadAttention } from './multi-head-attention.js';
+export { type BucketBiasOptions, type WindowBiasOptions, relativePositionBias } from './position-bias.js';
+export { type RotaryEmbeddingOptions, rotaryEmbedding } from './rotary-embedding.js';
 export type { Rope, RopeOptions, RopeScaling } from './rope-options.js';
 export type { Runtime, RuntimeReport, Variant } from './runtime.js';
 export { type AttentionOptions, type HeadsLayout, scaledDotProductAttention } from './scaled-dot-product-attention.js';

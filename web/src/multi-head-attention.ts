@@ -8,7 +8,8 @@ import { DISPOSE } from './dispose.js';
 import { UseAfterDisposeError, rangeError, typeError } from './errors.js';
 import { type CallDefaults, planOptions } from './forward-options.js';
 import { Handle } from './handle.js';
-import { type CreateCacheOptions, KvCache, type OpenCache, createCache, openCache } from './kv-cache.js';
+import type { KvCache } from './kv-cache.js';
+import { type CreateCacheOptions, type OpenCache, createCache, openCache } from './kv-cache.js';
 import {
   type LayerForwardOptions,
   LAYER_CALL_NAMES,

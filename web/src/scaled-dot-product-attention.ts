@@ -1,12 +1,15 @@
 // The functional core: attention of projected heads, without weights of its own.
 import { checkChoice } from './arguments.js';
 import { AttentionCall, type AttentionGeometry, type ForwardResult, type Strides } from './attention-call.js';
+import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
 import { showShape } from './describe.js';
-import { type HeadwiseRangeError, rangeError } from './errors.js';
+import { type HeadwiseRangeError, rangeError, typeError } from './errors.js';
+import { type ExtraKeys, checkExtraKeys } from './extra-keys.js';
 import { FORWARD_OPTION_NAMES, type ForwardOptions, PLAIN, planOptions } from './forward-options.js';
+import { type KvCache, type OpenCache, openCache } from './kv-cache.js';
 import { type Runtime, coreFor } from './runtime.js';
-import { type Tensor, checkTensor } from './tensor.js';
+import { type Tensor, checkTensor, looksLikeTensor } from './tensor.js';
 
 /** Order of the axes: heads before positions (PyTorch, ONNX), or positions before heads (as projections make them). */
 export type HeadsLayout = 'BHLD' | 'BLHD';
@@ -14,6 +17,18 @@ export type HeadsLayout = 'BHLD' | 'BLHD';
 export interface AttentionOptions extends ForwardOptions {
   /** Of query, key, value and output. Default 'BHLD'. */
   readonly layout?: HeadsLayout | undefined;
+  /**
+   * In the place of key and value: what was appended, the queries' own keys among it. Query i of entry b stands at
+   * position length(b) - L + i, with queryLengths at length(b) - queryLengths[b] + i. S is the longest entry.
+   */
+  readonly cache?: KvCache | undefined;
+  /**
+   * n keys behind the others that every query sees, whatever masks and positions say: [Hkv, n, D] or [B, Hkv, n, D],
+   * n up to 128. Weights and scores get n more columns. Together with extraValue.
+   */
+  readonly extraKey?: Tensor | undefined;
+  /** [Hkv, n, Dv] or [B, Hkv, n, Dv]. */
+  readonly extraValue?: Tensor | undefined;
   /** Default: the first one that was loaded and is alive. */
   readonly runtime?: Runtime | undefined;
 }
@@ -22,11 +37,14 @@ const CALL = 'scaledDotProductAttention()';
 const KNOWN: ReadonlySet<string> = new Set([
   ...FORWARD_OPTION_NAMES,
   'layout',
+  'cache',
+  'extraKey',
+  'extraValue',
   'runtime',
 ] satisfies (keyof AttentionOptions)[]);
 
 /** Sizes of one input by axis, whatever the layout. */
-interface Axes {
+export interface Axes {
   readonly batch: number;
   readonly heads: number;
   readonly length: number;
@@ -43,52 +61,155 @@ export function scaledDotProductAttention(
   key: Tensor,
   value: Tensor,
   options?: AttentionOptions,
-): ForwardResult {
+): ForwardResult;
+/** The same over the keys and values of a cache. */
+export function scaledDotProductAttention(
+  query: Tensor,
+  options: AttentionOptions & { readonly cache: KvCache },
+): ForwardResult;
+export function scaledDotProductAttention(query: Tensor, ...rest: unknown[]): ForwardResult {
+  const inCache = rest.length === 1 && !looksLikeTensor(rest[0]) && cacheOf(rest[0]) !== undefined;
+  if (inCache) return attendToCache(query, rest[0] as AttentionOptions);
+  const [key, value, options] = rest as [Tensor, Tensor, AttentionOptions | undefined];
   checkTensor(CALL, 'query', query);
   checkTensor(CALL, 'key', key);
   checkTensor(CALL, 'value', value);
+  if (cacheOf(options) !== undefined) {
+    const wayOut = 'append() them and call scaledDotProductAttention(query, { cache })';
+    const complaint = { call: CALL, argument: 'cache', got: 'given with key and value', wanted: 'given alone', wayOut };
+    throw typeError(complaint, 'conflict');
+  }
   const layout = options?.layout === undefined ? 'BHLD' : checkChoice(CALL, 'layout', options.layout, LAYOUTS);
-  const geometry = checkInputs(query, key, value, layout);
+  const given = checkInputs(CALL, query, key, value, layout);
+  const extra = checkExtraKeys(CALL, options?.extraKey, options?.extraValue, given);
+  const geometry = withColumns(given, extra);
   const batched = query.shape.length === 4;
   const plan = planOptions(CALL, options, { ...geometry, batched }, geometry, { known: KNOWN, defaults: PLAIN });
   const core = coreFor(CALL, options?.runtime);
 
-  const call = new AttentionCall(core, CALL, geometry, plan);
+  const call = new AttentionCall(core, CALL, geometry, planExtra(plan, extra));
   const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
-  call.prepare(key === query, sameValue, () => reserve(core, geometry));
+  call.prepare(key === query, sameValue, () => reserve(core, geometry, extra?.rows ?? 0));
   call.writeInputs(query.data, key.data, value.data);
   call.invoke((block) => core.alive(CALL).scaledDotProductAttention(block));
   return call.results();
 }
 
-const LAYOUTS = ['BHLD', 'BLHD'] as const satisfies readonly HeadsLayout[];
+const cacheOf = (options: unknown): unknown => (options as Partial<AttentionOptions> | null | undefined)?.cache;
 
-function reserve(core: Core, { queryLength, keyLength, headDim, vHeadDim }: AttentionGeometry): void {
-  core.check(CALL, core.alive(CALL).reserveAttention(queryLength, keyLength, headDim, vHeadDim, 0));
+function attendToCache(query: Tensor, options: AttentionOptions): ForwardResult {
+  checkTensor(CALL, 'query', query);
+  const layout = options.layout === undefined ? 'BHLD' : checkChoice(CALL, 'layout', options.layout, LAYOUTS);
+  const core = coreFor(CALL, options.runtime);
+  const cache = openCache(CALL, options.cache, core);
+  for (const name of ['extraKey', 'extraValue'] as const) {
+    if (options[name] === undefined) continue;
+    const wayOut = 'append it to the cache';
+    const complaint = { call: CALL, argument: name, got: 'given with a cache', wanted: 'left away', wayOut };
+    throw typeError(complaint, 'conflict');
+  }
+  const { geometry, seen } = cachedGeometry(query, cache, layout);
+  const sizes = { ...geometry, keyLength: seen, batched: query.shape.length === 4 };
+  const context = { known: KNOWN, defaults: PLAIN, cache: cache.config };
+  const plan = planOptions(CALL, options, sizes, geometry, context);
+  const call = new AttentionCall(core, CALL, geometry, plan);
+  call.prepare(false, 'key', () => undefined);
+  call.writeInputs(query.data, NOTHING, NOTHING);
+  call.invoke((block) => core.alive(CALL).cachedAttention(block, cache.raw));
+  return call.results();
 }
 
-function axes(shape: readonly number[], layout: HeadsLayout): Axes {
+const NOTHING = new Float32Array(0);
+/** Queries that a rolling cache serves at once: it drops what older ones would see. */
+const MAX_ROLLING_QUERIES = 64;
+
+function cachedGeometry(
+  query: Tensor,
+  { config, raw }: OpenCache,
+  layout: HeadsLayout,
+): { geometry: AttentionGeometry; seen: number } {
+  const rank = query.shape.length;
+  const named = `[${layout.split('').join(', ')}] (layout '${layout}')`;
+  const q = axes(query.shape, layout);
+  const { batch, numKvHeads, headDim, vHeadDim, window } = config;
+  const fits = q.batch === batch && q.width === headDim && q.heads > 0 && q.heads % numKvHeads === 0;
+  if (rank < 2 || rank > 4 || !fits) {
+    const wanted = `${named} of B = ${batch}, a multiple of ${numKvHeads} heads and D = ${headDim}, as the cache`;
+    throw shapeError(CALL, 'query.shape', query.shape, wanted, 'without B for one entry');
+  }
+  if (window > 0 && q.length > MAX_ROLLING_QUERIES) {
+    const wanted = `of at most ${MAX_ROLLING_QUERIES} queries with a rolling cache`;
+    throw shapeError(CALL, 'query.shape', query.shape, wanted, 'append and call in pieces');
+  }
+  let seen = 0;
+  for (let b = 0; b < batch; ++b) seen = Math.max(seen, raw.length(b));
+  const none = { batch, heads: numKvHeads, length: 0, width: headDim };
+  const geometry = geometryOf(q, none, { ...none, width: vHeadDim }, rank, layout);
+  return { geometry: withKeys(geometry, seen), seen };
+}
+
+/** Results with `columns` keys. */
+const withKeys = (g: AttentionGeometry, columns: number): AttentionGeometry => ({
+  ...g,
+  averagedShape: [...g.averagedShape.slice(0, -1), columns],
+  perHeadShape: [...g.perHeadShape.slice(0, -1), columns],
+});
+const withColumns = (g: AttentionGeometry, extra: ExtraKeys | undefined): AttentionGeometry =>
+  extra === undefined ? g : withKeys(g, g.keyLength + extra.rows);
+
+const planExtra = (plan: AttentionPlan, extra: ExtraKeys | undefined): AttentionPlan =>
+  extra === undefined
+    ? plan
+    : {
+        ...plan,
+        numbers: [...plan.numbers, ['extraBatch', extra.batch], ['extraRows', extra.rows]],
+        arrays: [...plan.arrays, { slot: 'extraKey', data: extra.key }, { slot: 'extraValue', data: extra.value }],
+      };
+
+export const LAYOUTS = ['BHLD', 'BLHD'] as const satisfies readonly HeadsLayout[];
+
+function reserve(
+  core: Core,
+  { queryLength, keyLength, headDim, vHeadDim }: AttentionGeometry,
+  extraKeys: number,
+): void {
+  core.check(CALL, core.alive(CALL).reserveAttention(queryLength, keyLength, headDim, vHeadDim, extraKeys));
+}
+
+export function axes(shape: readonly number[], layout: HeadsLayout): Axes {
   const [b, x, y, width] = [...Array<number>(4 - shape.length).fill(1), ...shape] as [number, number, number, number];
   // Rank 2 has no head axis in either layout.
   if (layout === 'BHLD' || shape.length === 2) return { batch: b, heads: x, length: y, width };
   return { batch: b, heads: y, length: x, width };
 }
 
-const shapeError = (argument: string, shape: readonly number[], wanted: string, wayOut: string): HeadwiseRangeError =>
-  rangeError({ call: CALL, argument, got: showShape(shape), wanted, wayOut }, 'wrong-shape');
+const shapeError = (
+  call: string,
+  argument: string,
+  shape: readonly number[],
+  wanted: string,
+  wayOut: string,
+): HeadwiseRangeError => rangeError({ call, argument, got: showShape(shape), wanted, wayOut }, 'wrong-shape');
 
-function checkInputs(query: Tensor, key: Tensor, value: Tensor, layout: HeadsLayout): AttentionGeometry {
+/** Sizes of a call, when all shapes fit. */
+export function checkInputs(
+  call: string,
+  query: Tensor,
+  key: Tensor,
+  value: Tensor,
+  layout: HeadsLayout,
+): AttentionGeometry {
   const rank = query.shape.length;
   const letters = layout.split('').join(', ');
   const named = `[${letters}] (layout '${layout}')`;
   if (rank < 2 || rank > 4) {
     const wanted = `${named}, the same without B, or [L, D] for one head`;
-    throw shapeError('query.shape', query.shape, wanted, 'add or drop axes of size 1');
+    throw shapeError(call, 'query.shape', query.shape, wanted, 'add or drop axes of size 1');
   }
   for (const [name, { shape }] of [['key', key] as const, ['value', value] as const]) {
     if (shape.length === rank) continue;
     const wanted = `of rank ${rank}, as query.shape ${showShape(query.shape)}`;
-    throw shapeError(`${name}.shape`, shape, wanted, 'give all three the same axes');
+    throw shapeError(call, `${name}.shape`, shape, wanted, 'give all three the same axes');
   }
   const [q, k, v] = [axes(query.shape, layout), axes(key.shape, layout), axes(value.shape, layout)];
   const swapped = "or the other layout ('BHLD' is heads before positions)";
@@ -99,11 +220,11 @@ function checkInputs(query: Tensor, key: Tensor, value: Tensor, layout: HeadsLay
   ] as const) {
     if (a.heads > 0 && a.width > 0) continue;
     const wanted = `of at least one head and a head size of at least 1 in ${named}`;
-    throw shapeError(`${name}.shape`, tensor.shape, wanted, 'only B, L and S may be 0');
+    throw shapeError(call, `${name}.shape`, tensor.shape, wanted, 'only B, L and S may be 0');
   }
   const expect = (name: string, shape: readonly number[], got: number, want: number, what: string): void => {
     if (got === want) return;
-    throw shapeError(`${name}.shape`, shape, `of ${what} ${want}, in ${named}`, `correct the shape, ${swapped}`);
+    throw shapeError(call, `${name}.shape`, shape, `of ${what} ${want}, in ${named}`, `correct the shape, ${swapped}`);
   };
   const asQuery = `as query.shape ${showShape(query.shape)}, namely`;
   expect('key', key.shape, k.batch, q.batch, `the batch size ${asQuery}`);
@@ -113,7 +234,7 @@ function checkInputs(query: Tensor, key: Tensor, value: Tensor, layout: HeadsLay
   expect('value', value.shape, v.length, k.length, `the length of key.shape ${showShape(key.shape)}, namely`);
   if (q.heads % k.heads !== 0) {
     const wanted = `of a number of heads that divides the query's ${q.heads}, in ${named}`;
-    throw shapeError('key.shape', key.shape, wanted, `correct the shape, ${swapped}`);
+    throw shapeError(call, 'key.shape', key.shape, wanted, `correct the shape, ${swapped}`);
   }
   return geometryOf(q, k, v, rank, layout);
 }

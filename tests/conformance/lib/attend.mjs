@@ -15,7 +15,7 @@ export function readPast(c) {
 
 /** The first lengths[b] rows of entry b count. */
 export function makePast(key, value, lengths = new Int32Array(key.shape[0]).fill(key.shape[2])) {
-  return { key, value, lengths, rows: lengths.reduce((a, b) => Math.max(a, b), 0) };
+  return { key, value, lengths, rows: lengths.length ? Math.max(...lengths) : key.shape[2] };
 }
 
 function checkPast({ key: pastKey, value: pastValue }, key, value) {
@@ -41,7 +41,7 @@ export function attend({ query, key, value, past, newLengths, columns = 0, masks
   const sizes = { batch: query.batch, heads: query.heads, queries: query.rows, keys: rows };
   const placed = past && !masks.queryOffset ? { ...masks, queryOffset: past.lengths } : masks;
   // The cache's queries are its last tokens, and it has a column for each token of its longest entry.
-  const cached = past && query.rows === key.rows && !newLengths && rows === past.rows + key.rows;
+  const cached = past && query.batch > 0 && query.rows === key.rows && !newLengths && rows === past.rows + key.rows;
   const result = cached
     ? attendCached({ query, key, value, past, options: callOptions(foldPadding(placed, sizes)) }, rows, api)
     : attendJoined({ query, key, value, past, newLengths, options: callOptions(placed) }, rows, api);

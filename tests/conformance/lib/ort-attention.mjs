@@ -32,7 +32,7 @@ export function runOrtAttention(c, api) {
   const cache = cached
     ? fillCache(past, { batch, heads: numHeads, cols: headDim, rows: queries }, { cols: vHeadDim }, api) : undefined;
   try {
-    mha.loadStateDict(state);
+    mha.loadStateDict(state, { layout: 'huggingface' });
     const { heads } = mha.forward(input, input, input, {
       ...options, ...(cache ? { cache } : {}), returnHeads: true,
     });

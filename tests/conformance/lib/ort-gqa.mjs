@@ -108,12 +108,7 @@ function rotate(c, { query, key, value }, offsets, api) {
   const [cos, sin] = ['cos_cache', 'sin_cache'].map((name) => c.input(name, { ranks: [2] }));
   if (!c.flag('do_rotary', false)) return { query, key, value };
   if (!cos || !sin) throw new CaseError('in.cos_cache or in.sin_cache is missing');
-  const turned = (x) => {
-    const ids = new Int32Array(x.batch * x.rows);
-    ids.forEach((_, n) => { ids[n] = offsets[Math.floor(n / x.rows)] + n % x.rows; });
-    return turn(x, { cos, sin, interleaved, pairs: cos.shape[1], positions: ids },
-      api);
-  };
+  const turned = (x) => turn(x, { cos, sin, interleaved, pairs: cos.shape[1], offset: offsets }, api);
   return { query: turned(query), key: turned(key), value };
 }
 

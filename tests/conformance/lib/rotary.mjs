@@ -16,26 +16,24 @@ export function runRotary(c, api) {
   const turned = turn(x, {
     // A row for every row of x where there are no positions.
     cos: rowsOf(cos), sin: rowsOf(sin), pairs: (dim || x.cols) / 2,
-    interleaved: c.flag('interleaved', false), positions: positionsOf(ids, x, cos.shape),
+    interleaved: c.flag('interleaved', false), ...placeOf(ids, x, cos.shape),
   }, api);
   return { [onnx ? 'Y' : 'output']: x.layout === 'BLHD' ? sideBySide(turned) : headsFirst(turned) };
 }
 
-/** x of heads(), its first 2 * pairs elements turned. Of wider tables the first columns are taken. */
-export function turn(x, { cos, sin, pairs, interleaved, positions }, api) {
+/**
+ * x of heads(), its first 2 * pairs elements turned by the rows of `positions` [B, L], or of `offset` and those behind
+ * it. Of wider tables the first columns are taken.
+ */
+export function turn(x, { cos, sin, pairs, interleaved, ...where }, api) {
   if (String(cos.shape) !== String(sin.shape)) throw new CaseError('in.cos_cache and in.sin_cache differ in shape');
   if (cos.shape[1] < pairs) throw new CaseError(`in.cos_cache is ${cos.shape[1]} wide, want ${pairs}`);
   const table = (tensor) => tensor.shape[1] === pairs ? tensor : lastColumns(tensor, 0, pairs);
-  const turned = api.rotaryEmbedding(headsFirst(x), {
-    cos: table(cos), sin: table(sin), interleaved, positions, ...api.options,
+  const turned = api.rotaryEmbedding(x.tensor, {
+    layout: x.layout, cos: table(cos), sin: table(sin), interleaved, ...where, ...api.options,
   });
-  return x.layout === 'BHLD' ? heads(turned, 'BHLD') : heads(sideBySideAxes(turned), 'BLHD');
+  return heads(turned, x.layout);
 }
-
-const sideBySideAxes = (tensor) => {
-  const x = heads(tensor, 'BHLD');
-  return reshape(sideBySide(x), [x.batch, x.rows, x.heads, x.cols]);
-};
 
 const rowsOf = (table) => reshape(table, [sizeOf(table.shape.slice(0, -1)), table.shape.at(-1)]);
 
@@ -58,22 +56,20 @@ function readInput(c, name, dim, tableWidth, onnx) {
   return readHeads(`in.${name}`, tensor, byTable, 'the width of the tables');
 }
 
-/** [B, L]. */
-function positionsOf(ids, { batch, rows }, tableShape) {
+function placeOf(ids, { batch, rows }, tableShape) {
   const shape = [batch, rows];
   if (!ids) {
     if (tableShape[0] !== batch || tableShape[1] !== rows) {
       throw new CaseError(`in.cos_cache ${shapeText(tableShape)} has no row for each row of the input`);
     }
-    return Int32Array.from({ length: batch * rows }, (_, n) => n);
+    return { positions: Int32Array.from({ length: batch * rows }, (_, n) => n) };
   }
   if (ids.shape.length === 2) {
     if (String(ids.shape) !== String(shape)) {
       throw new CaseError(`in.position_ids is ${shapeText(ids.shape)}, want ${shapeText(shape)}`);
     }
-    return Int32Array.from(ids.data, Number);
+    return { positions: Int32Array.from(ids.data, Number) };
   }
   if (ids.data.length !== 1) throw new CaseError(`in.position_ids has ${ids.data.length} values, want one start`);
-  const start = Number(ids.data[0]);
-  return Int32Array.from({ length: batch * rows }, (_, n) => start + n % rows);
+  return { offset: Number(ids.data[0]) };
 }

@@ -103,7 +103,8 @@ Result CachedValues(const KvCache& cache, size_t rows) {
 }
 
 size_t Attention::past_rows() const {
-  if (!past || past->lengths.empty()) return 0;
+  if (!past) return 0;
+  if (past->lengths.empty()) return past->key.rows;
   return static_cast<size_t>(
       *std::max_element(past->lengths.begin(), past->lengths.end()));
 }
@@ -123,10 +124,10 @@ Attended Attend(const Attention& call, const AttentionOptions& options,
                        rows};
   // The cache's queries are its last tokens, and it says itself what it holds;
   // it has a column for each token of its longest entry.
-  const bool cached = call.past && call.query.batch == call.key.batch &&
-                      call.query.rows == call.key.rows &&
-                      call.new_lengths.empty() && masks->lengths.empty() &&
-                      rows == call.past_rows() + call.key.rows;
+  const bool cached =
+      call.past && call.query.batch > 0 && call.query.batch == call.key.batch &&
+      call.query.rows == call.key.rows && call.new_lengths.empty() &&
+      masks->lengths.empty() && rows == call.past_rows() + call.key.rows;
   if (cached) FoldPadding(sizes, masks);
   AttentionOptions all = MaskOptions(options, sizes, rule, c, masks);
 
