@@ -9,6 +9,7 @@
 #include "attention_core.h"
 #include "kernels/kernels.h"
 #include "parallel.h"
+#include "view_checks.h"
 #include "visibility.h"
 
 namespace headwise {
@@ -94,8 +95,12 @@ void WriteLse(const Call& call, size_t b, size_t head, size_t row,
 void AttendBlock(const Call& call, const KeyRange& keys, size_t b, size_t head,
                  size_t row, size_t rows, const AttentionScratch& scratch) {
   const AttentionOptions& options = call.options;
+  // Shrinking comes before the product and enlarging after it, so that nothing
+  // overflows on the way to a score that does not.
+  const bool enlarges = std::fabs(call.scale) > 1.0f;
   kernels::PackTiles(call.query.Row(b, head, row), call.query.row_stride, rows,
-                     call.query.cols, call.scale, scratch.query_tiles);
+                     call.query.cols, enlarges ? 1.0f : call.scale,
+                     scratch.query_tiles);
   for (size_t r = 0; r < rows; ++r) {
     VisibleKeys(options, call.sizes, keys, b, row + r, &scratch.begin[r],
                 &scratch.end[r]);
@@ -108,6 +113,7 @@ void AttendBlock(const Call& call, const KeyRange& keys, size_t b, size_t head,
   args.head_dim = call.query.cols;
   args.v_head_dim = call.value.cols;
   args.query_tiles = scratch.query_tiles;
+  args.score_factor = enlarges ? call.scale : 1.0f;
   args.rows = rows;
   args.begin = scratch.begin;
   args.end = scratch.end;
@@ -210,7 +216,9 @@ void Attend(const HeadsView<const float>& query,
       TakeAttentionScratch(query.rows, key.rows, query.cols, value.cols, arena);
   const AttentionSizes sizes = {query.batch, query.heads, key.heads, query.rows,
                                 key.rows};
-  const float default_scale = 1.0f / std::sqrt(static_cast<float>(query.cols));
+  // The product over no elements is 0; a scale of infinity would make it NaN.
+  const float default_scale =
+      query.cols == 0 ? 1.0f : 1.0f / std::sqrt(static_cast<float>(query.cols));
   const Call call = {query,
                      key,
                      value,
@@ -247,7 +255,14 @@ Status ScaledDotProductAttention(const HeadsView<const float>& query,
                                  const AttentionOptions& options,
                                  const AttentionOutputs& outputs,
                                  Workspace* workspace) {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("attention", "workspace", workspace));
   HEADWISE_RETURN_IF_ERROR(CheckShapes(query, key, value, outputs.output));
+  HEADWISE_RETURN_IF_ERROR(CheckData("attention", "query", query));
+  HEADWISE_RETURN_IF_ERROR(CheckData("attention", "key", key));
+  HEADWISE_RETURN_IF_ERROR(CheckData("attention", "value", value));
+  HEADWISE_RETURN_IF_ERROR(CheckData("attention", "output", outputs.output));
+  HEADWISE_RETURN_IF_ERROR(
+      CheckDisjoint("attention", "output", outputs.output));
   const AttentionSizes sizes = {query.batch, query.heads, key.heads, query.rows,
                                 key.rows};
   HEADWISE_RETURN_IF_ERROR(CheckOptions(sizes, options));

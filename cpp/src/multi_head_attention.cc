@@ -9,6 +9,7 @@
 #include "init.h"
 #include "packed_matrix.h"
 #include "product.h"
+#include "view_checks.h"
 
 namespace headwise {
 namespace {
@@ -178,7 +179,12 @@ Status CheckForward(const Config& c, const TensorView<const float>& query,
         query.batch, query.rows, key.batch, key.rows, value.batch, value.rows,
         output.batch, output.rows);
   }
-  return Status();
+  const char* call = "MultiHeadAttention";
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "query", query));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "key", key));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "value", value));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "output", output));
+  return CheckDisjoint(call, "output", output);
 }
 
 }  // namespace
@@ -187,6 +193,7 @@ MultiHeadAttention::~MultiHeadAttention() = default;
 
 Status MultiHeadAttention::Create(const Config& config,
                                   std::unique_ptr<MultiHeadAttention>* out) {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("MultiHeadAttention", "out", out));
   Config c;
   HEADWISE_RETURN_IF_ERROR(Resolve(config, &c));
   std::unique_ptr<MultiHeadAttention> made(new (std::nothrow)
@@ -226,6 +233,8 @@ Status MultiHeadAttention::GetWeights(const WeightsOut& weights) const {
 Status MultiHeadAttention::Reserve(size_t batch, size_t query_length,
                                    size_t key_length,
                                    Workspace* workspace) const {
+  HEADWISE_RETURN_IF_ERROR(
+      CheckPointer("MultiHeadAttention", "workspace", workspace));
   Arena counter;
   TakeScratch(config_, batch, query_length, key_length, &counter);
   TakeAttentionScratch(query_length, key_length, config_.head_dim,
@@ -241,6 +250,8 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
                                    Workspace* workspace) const {
   const Config& c = config_;
   const size_t batch = query.batch;
+  HEADWISE_RETURN_IF_ERROR(
+      CheckPointer("MultiHeadAttention", "workspace", workspace));
   HEADWISE_RETURN_IF_ERROR(CheckForward(c, query, key, value, outputs.output));
   HEADWISE_RETURN_IF_ERROR(CheckPacking(projections_.query->packed()));
   const AttentionSizes sizes = {batch, c.num_heads, c.num_kv_heads, query.rows,

@@ -83,8 +83,10 @@ struct AttentionArgs {
   size_t head_dim = 0;
   size_t v_head_dim = 0;
 
-  // Queries, already scaled: PackTiles, rows x head_dim. rows <= kQueryBlock.
+  // Queries: PackTiles, rows x head_dim. rows <= kQueryBlock. A score is
+  // score_factor * q.k; the rest of the scale is in the queries.
   const float* query_tiles = nullptr;
+  float score_factor = 1.0f;
   size_t rows = 0;
   // Keys [begin, end) that row i may see by position, relative to the anchor.
   // An empty range: begin == end == 0.
