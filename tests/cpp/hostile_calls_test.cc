@@ -1,7 +1,9 @@
 // Calls that a slip of the hand makes: null pointers, results that overwrite
 // themselves, numbers at the end of the range.
 #include <cmath>
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -179,6 +181,60 @@ TEST(HostileCalls, ScoresOverflowOnlyWhenTheyAreTooLarge) {
     const double want_lse = largest + std::log(total);
     EXPECT_NEAR(lse, want_lse, 4e-6 * std::fmax(1.0, want_lse));
   }
+}
+
+// A chunk only a neighbour sees adds +0 to a row's sum, which turns the -0 that
+// a fused multiply-add rounds to into +0: the sign must not tell who else was
+// in the tile.
+TEST(HostileCalls, SignOfZeroDoesNotDependOnNeighbours) {
+  const size_t keys = 257;
+  const std::vector<float> q(2, 1.0f);
+  std::vector<float> k(keys, -200.0f), v(keys, 0.0f);
+  k[0] = 0.0f;
+  k[128] = -60.0f * 0.69314718f;
+  v[128] = -std::ldexp(1.0f, -120);
+  k[256] = -300.0f;
+  v[256] = 1.0f;
+  const int32_t offset = 255;
+  AttentionOptions options;
+  options.scale = 1.0f;
+  options.causal = Causal::kStart;
+  options.query_offsets = &offset;
+  Workspace workspace;
+  bool sign[2];
+  for (size_t rows = 1; rows <= 2; ++rows) {
+    float out[2];
+    AttentionOutputs outputs;
+    outputs.output = OutHeads::HeadsFirst(out, 1, 1, rows, 1);
+    ASSERT_TRUE(
+        ScaledDotProductAttention(InHeads::HeadsFirst(q.data(), 1, 1, rows, 1),
+                                  InHeads::HeadsFirst(k.data(), 1, 1, keys, 1),
+                                  InHeads::HeadsFirst(v.data(), 1, 1, keys, 1),
+                                  options, outputs, &workspace)
+            .ok());
+    sign[rows - 1] = std::signbit(out[0]);
+  }
+  EXPECT_EQ(sign[0], sign[1]);
+}
+
+TEST(HostileCalls, WorkspaceSizesSaturate) {
+  for (size_t huge : {SIZE_MAX, SIZE_MAX - 3, SIZE_MAX - 100}) {
+    EXPECT_EQ(AttentionWorkspaceBytes(8, huge, 64, 0), SIZE_MAX);
+    EXPECT_EQ(AttentionWorkspaceBytes(8, 8, 64, huge), SIZE_MAX);
+    EXPECT_EQ(AttentionWorkspaceBytes(8, 8, huge, 8), SIZE_MAX);
+  }
+}
+
+TEST(HostileCalls, NoHeadsIsNoAttention) {
+  Arrays a;
+  InHeads none = a.Heads();
+  none.heads = 0;
+  AttentionOutputs outputs = a.Outputs();
+  outputs.output.heads = 0;
+  EXPECT_EQ(ScaledDotProductAttention(none, a.Heads(), a.Heads(), {}, outputs,
+                                      &a.workspace)
+                .code(),
+            StatusCode::kShapeMismatch);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ enum class Causal : int {
   kNone = 0,
   kStart = 1,  // query i sees keys 0..i (PyTorch, Keras, ONNX)
   kEnd = 2,    // the last query sees the last key (FlashAttention): the offset
-               // is the valid keys minus the valid queries of the batch entry
+               // is key_lengths[b] (or S) - query_lengths[b] (or L); keys
+               // hidden by key_padding_mask count
 };
 
 // What a query that may see no key gives.
@@ -76,7 +77,8 @@ struct AttentionOutputs {
 // among the scores a query sees makes that row NaN, and no other; what is
 // hidden has no effect, whatever it holds. A score of -infinity counts as
 // hidden, wherever it comes from. The weighted sum is divided by the softmax's
-// sum at its end, so values above 3.4e38 / S may overflow on the way.
+// sum at its end, so values above 3.4e38 / S may overflow on the way, to
+// infinity or NaN.
 //
 // Errors: kShapeMismatch, kInvalidArgument (a null pointer, a length out of
 // range, output rows that overlap, options that contradict), kOutOfMemory. Then
