@@ -3,6 +3,7 @@
 #include "arena.h"
 #include "attention_checks.h"
 #include "attention_core.h"
+#include "view_checks.h"
 
 namespace headwise {
 
@@ -21,7 +22,16 @@ Status ScaledDotProductAttention(const HeadsView<const float>& query,
                                  const AttentionOptions& options,
                                  const AttentionOutputs& outputs,
                                  Workspace* workspace) {
+  const char* call = "attention";
+  HEADWISE_RETURN_IF_ERROR(CheckPointer(call, "workspace", workspace));
   HEADWISE_RETURN_IF_ERROR(CheckShapes(query, key, value, outputs.output));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "query", query));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "key", key));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "value", value));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "output", outputs.output));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "extra_key", options.extra_key));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "extra_value", options.extra_value));
+  HEADWISE_RETURN_IF_ERROR(CheckDisjoint(call, "output", outputs.output));
   const AttentionSizes sizes = {query.batch, query.heads, key.heads, query.rows,
                                 key.rows};
   HEADWISE_RETURN_IF_ERROR(CheckOptions(sizes, options));
@@ -46,6 +56,10 @@ Status AttentionTile(const HeadsView<const float>& query,
                      const AttentionOptions& options,
                      const AttentionTileRequest& request, float* tile,
                      Workspace* workspace) {
+  const char* call = "attention tile";
+  HEADWISE_RETURN_IF_ERROR(CheckPointer(call, "workspace", workspace));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "query", query));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "key", key));
   const auto output = HeadsView<float>::HeadsFirst(
       nullptr, query.batch, query.heads, query.rows, key.cols);
   HEADWISE_RETURN_IF_ERROR(CheckShapes(query, key, key, output));

@@ -157,7 +157,7 @@ Status CheckShapes(const HeadsView<const float>& query,
                          "size %zu",
                          query.cols, key.cols);
   }
-  if (key.heads != value.heads || key.heads == 0 ||
+  if (key.heads != value.heads || key.heads == 0 || query.heads == 0 ||
       query.heads % key.heads != 0) {
     return Status::Error(StatusCode::kShapeMismatch,
                          "attention: %zu query heads, %zu key heads, %zu value "

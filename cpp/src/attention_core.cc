@@ -33,6 +33,12 @@ struct Call {
   }
 };
 
+// The product over no elements is 0; a scale of infinity would make it NaN.
+float ScaleOf(const AttentionOptions& options, size_t head_dim) {
+  if (options.scale.has_value()) return *options.scale;
+  return head_dim == 0 ? 1.0f : 1.0f / std::sqrt(static_cast<float>(head_dim));
+}
+
 // The rows of a mask that a block of queries meets.
 template <typename T>
 kernels::MaskRows<T> RowsOf(const MaskView<T>& mask, size_t b, size_t head,
@@ -49,8 +55,12 @@ kernels::AttentionArgs DescribeBlock(const Call& call, const KeyRange& keys,
                                      size_t head, size_t row, size_t rows,
                                      const AttentionScratch& scratch) {
   const AttentionOptions& options = call.options;
+  // Shrinking comes before the product and enlarging after it, so that nothing
+  // overflows on the way to a score that does not.
+  const bool enlarges = std::fabs(call.scale) > 1.0f;
   kernels::PackTiles(call.query.Row(b, head, row), call.query.row_stride, rows,
-                     call.query.cols, call.scale, scratch.query_tiles);
+                     call.query.cols, enlarges ? 1.0f : call.scale,
+                     scratch.query_tiles);
   const size_t shift = visible.anchor - keys.anchor;
   for (size_t r = 0; r < rows; ++r) {
     VisibleKeys(options, call.sizes, visible, b, row + r, &scratch.begin[r],
@@ -67,6 +77,7 @@ kernels::AttentionArgs DescribeBlock(const Call& call, const KeyRange& keys,
   args.head_dim = call.query.cols;
   args.v_head_dim = call.outputs.output.cols;
   args.query_tiles = scratch.query_tiles;
+  args.score_factor = enlarges ? call.scale : 1.0f;
   args.rows = rows;
   args.seeing_rows = rows;
   if (options.query_lengths != nullptr) {
@@ -251,14 +262,13 @@ void Attend(const HeadsView<const float>& query, const KeySource& source,
   AttentionScratch scratch =
       TakeAttentionScratch(query.rows, source.Rows(), query.cols,
                            outputs.output.cols, options.extra_key.rows, arena);
-  const float default_scale = 1.0f / std::sqrt(static_cast<float>(query.cols));
   const Call call = {query,
                      source,
                      options,
                      outputs,
                      sizes,
                      rows,
-                     options.scale.value_or(default_scale)};
+                     ScaleOf(options, query.cols)};
   ParallelFor(sizes.batch * sizes.kv_heads, [&](size_t task) {
     const size_t b = task / sizes.kv_heads;
     const size_t kv_head = task % sizes.kv_heads;
@@ -281,14 +291,13 @@ void AttendTile(const HeadsView<const float>& query,
   nothing.output = HeadsView<float>::HeadsFirst(nullptr, 0, 0, 0, 0);
   KeySource source;
   source.key = &key;
-  const float default_scale = 1.0f / std::sqrt(static_cast<float>(query.cols));
   const Call call = {query,
                      source,
                      options,
                      nothing,
                      sizes,
                      {request.row_begin, request.row_end},
-                     options.scale.value_or(default_scale)};
+                     ScaleOf(options, query.cols)};
   const size_t b = request.batch_entry;
   const KeyRange visible = FindKeyRange(options, b, sizes.key_length);
   KeyRange all;

@@ -1,5 +1,7 @@
 #include "cached_attention.h"
 
+#include "view_checks.h"
+
 namespace headwise {
 namespace {
 
@@ -82,6 +84,11 @@ Status CachedAttention(const HeadsView<const float>& query,
                        const AttentionOutputs& outputs, Workspace* workspace) {
   const KvCacheConfig& c = cache.config();
   const size_t length = cache.max_length();
+  const char* call = "attention with a cache";
+  HEADWISE_RETURN_IF_ERROR(CheckPointer(call, "workspace", workspace));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "query", query));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "output", outputs.output));
+  HEADWISE_RETURN_IF_ERROR(CheckDisjoint(call, "output", outputs.output));
   using InHeads = HeadsView<const float>;
   HEADWISE_RETURN_IF_ERROR(CheckShapes(
       query,

@@ -7,6 +7,7 @@
 #include "cache_rows.h"
 #include "kernels/kernels.h"
 #include "memory.h"
+#include "view_checks.h"
 
 namespace headwise {
 namespace {
@@ -113,6 +114,7 @@ KvCache::~KvCache() = default;
 
 Status KvCache::Create(const KvCacheConfig& config,
                        std::unique_ptr<KvCache>* out) {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("KvCache", "out", out));
   KvCacheConfig c = config;
   if (c.v_head_dim == 0) c.v_head_dim = c.head_dim;
   HEADWISE_RETURN_IF_ERROR(Positive("batch", c.batch));
@@ -191,6 +193,8 @@ Status KvCache::Append(const HeadsView<const float>& key,
         value.rows, value.cols, c.batch, c.num_kv_heads, c.head_dim,
         c.v_head_dim);
   }
+  HEADWISE_RETURN_IF_ERROR(CheckData("KvCache", "key", key));
+  HEADWISE_RETURN_IF_ERROR(CheckData("KvCache", "value", value));
   HEADWISE_RETURN_IF_ERROR(CheckRoom(key.rows, counts));
   for (size_t b = 0; b < c.batch; ++b) {
     const size_t count =

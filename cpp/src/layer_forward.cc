@@ -12,6 +12,7 @@
 #include "layer_projection.h"
 #include "product.h"
 #include "rotary_checks.h"
+#include "view_checks.h"
 
 namespace headwise {
 namespace {
@@ -78,7 +79,12 @@ Status CheckForward(const Config& c, const TensorView<const float>& query,
         query.batch, query.rows, key.batch, key.rows, value.batch, value.rows,
         output.batch, output.rows);
   }
-  return Status();
+  const char* call = "MultiHeadAttention";
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "query", query));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "key", key));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "value", value));
+  HEADWISE_RETURN_IF_ERROR(CheckData(call, "output", output));
+  return CheckDisjoint(call, "output", output);
 }
 
 Status CheckCache(const Config& c, const TensorView<const float>& query,
@@ -205,6 +211,8 @@ Status AttendCached(const InHeads& query, const InHeads& key,
 Status MultiHeadAttention::Reserve(size_t batch, size_t query_length,
                                    size_t key_length, Workspace* workspace,
                                    const KvCache* cache) const {
+  HEADWISE_RETURN_IF_ERROR(
+      CheckPointer("MultiHeadAttention", "workspace", workspace));
   Arena counter;
   TakeScratch(config_, batch, query_length, key_length, &counter);
   size_t rows = key_length;
@@ -225,6 +233,8 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
                                    Workspace* workspace) const {
   const Config& c = config_;
   const size_t batch = query.batch;
+  HEADWISE_RETURN_IF_ERROR(
+      CheckPointer("MultiHeadAttention", "workspace", workspace));
   HEADWISE_RETURN_IF_ERROR(CheckForward(c, query, key, value, outputs.output));
   HEADWISE_RETURN_IF_ERROR(CheckPacking(projections_.query->packed()));
   if (options.extra_key.rows != 0) {

@@ -9,6 +9,7 @@
 #include "kernels/kernels.h"
 #include "packed_matrix.h"
 #include "product.h"
+#include "view_checks.h"
 
 namespace headwise {
 namespace {
@@ -72,6 +73,7 @@ Linear::~Linear() = default;
 
 Status Linear::Create(size_t in_features, size_t out_features, bool bias,
                       uint64_t seed, std::unique_ptr<Linear>* out) {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("Linear", "out", out));
   HEADWISE_RETURN_IF_ERROR(CheckWidths(in_features, out_features));
   const size_t count = in_features * out_features;
   AlignedBuffer<float> dense;
@@ -86,6 +88,7 @@ Status Linear::Create(size_t in_features, size_t out_features, bool bias,
 
 Status Linear::FromWeights(const LinearWeights& weights, size_t in_features,
                            size_t out_features, std::unique_ptr<Linear>* out) {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("Linear", "out", out));
   HEADWISE_RETURN_IF_ERROR(CheckWidths(in_features, out_features));
   HEADWISE_RETURN_IF_ERROR(CheckWeight(weights, in_features, out_features));
   std::unique_ptr<Linear> made(new (std::nothrow) Linear());
@@ -126,6 +129,7 @@ Status Linear::GetWeights(const LinearWeightsOut& weights) const {
 Status Linear::Forward(const TensorView<const float>& input,
                        const TensorView<float>& output,
                        Workspace* workspace) const {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("Linear", "workspace", workspace));
   if (input.cols != in_features() || output.cols != out_features() ||
       input.batch != output.batch || input.rows != output.rows) {
     return Status::Error(
@@ -135,6 +139,9 @@ Status Linear::Forward(const TensorView<const float>& input,
         input.batch, input.rows, input.cols, output.batch, output.rows,
         output.cols, in_features(), out_features());
   }
+  HEADWISE_RETURN_IF_ERROR(CheckData("Linear", "input", input));
+  HEADWISE_RETURN_IF_ERROR(CheckData("Linear", "output", output));
+  HEADWISE_RETURN_IF_ERROR(CheckDisjoint("Linear", "output", output));
   const size_t rows = SaturatingMul(input.batch, input.rows);
   HEADWISE_RETURN_IF_ERROR(CheckPacking(*packed_));
   HEADWISE_RETURN_IF_ERROR(workspace->Reserve(WorkspaceBytes(rows)));

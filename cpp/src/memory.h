@@ -30,8 +30,11 @@ inline size_t SaturatingAdd(size_t a, size_t b) {
   return b > SIZE_MAX - a ? SIZE_MAX : a + b;
 }
 
+// To the next multiple, or SIZE_MAX when that overflows.
 inline constexpr size_t RoundUp(size_t value, size_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
+  return value > SIZE_MAX - (multiple - 1)
+             ? SIZE_MAX
+             : (value + multiple - 1) / multiple * multiple;
 }
 inline constexpr size_t CeilDiv(size_t value, size_t divisor) {
   return value / divisor + (value % divisor != 0);

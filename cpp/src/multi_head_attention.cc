@@ -7,6 +7,7 @@
 
 #include "extra_keys.h"
 #include "layer_init.h"
+#include "view_checks.h"
 
 namespace headwise {
 namespace {
@@ -43,6 +44,7 @@ MultiHeadAttention::~MultiHeadAttention() = default;
 
 Status MultiHeadAttention::Create(const Config& config,
                                   std::unique_ptr<MultiHeadAttention>* out) {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("MultiHeadAttention", "out", out));
   Config c;
   HEADWISE_RETURN_IF_ERROR(Resolve(config, &c));
   std::unique_ptr<MultiHeadAttention> made(new (std::nothrow)

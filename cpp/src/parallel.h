@@ -1,5 +1,7 @@
-// The seam for threads. Work is cut into independent tasks whose results do
-// not depend on who runs them; today one thread runs all of them.
+// The seam for threads. Today one thread runs all tasks, in rising order, and
+// attention counts on both: its tasks share one scratch, and the mean of the
+// weights adds up heads in that order. Whoever adds threads gives each its
+// scratch and makes the heads of one mean one task.
 #ifndef HEADWISE_SRC_PARALLEL_H_
 #define HEADWISE_SRC_PARALLEL_H_
 

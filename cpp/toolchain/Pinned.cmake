@@ -9,17 +9,22 @@ function(headwise_pinned name prefix)
   file(READ "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/pins.json" pins)
   string(JSON url GET "${pins}" ${name} url)
   string(JSON hash GET "${pins}" ${name} sha256)
-  set(HEADWISE_${prefix}_URL "${url}" CACHE STRING "Archive of ${name}")
-  set(HEADWISE_${prefix}_HASH "SHA256=${hash}" CACHE STRING
-      "Hash of the archive of ${name}, as ALGORITHM=hex")
-  if(NOT HEADWISE_${prefix}_HASH MATCHES "^[A-Z0-9_]+=[0-9a-fA-F]+$")
+  # Not cached: a build folder must follow when the pins move.
+  if(DEFINED HEADWISE_${prefix}_URL)
+    set(url "${HEADWISE_${prefix}_URL}")
+  endif()
+  set(url_hash "SHA256=${hash}")
+  if(DEFINED HEADWISE_${prefix}_HASH)
+    set(url_hash "${HEADWISE_${prefix}_HASH}")
+  endif()
+  if(NOT url_hash MATCHES "^[A-Z0-9_]+=[0-9a-fA-F]+$")
     message(FATAL_ERROR
-      "HEADWISE_${prefix}_HASH is \"${HEADWISE_${prefix}_HASH}\", wanted "
+      "HEADWISE_${prefix}_HASH is \"${url_hash}\", wanted "
       "ALGORITHM=hex; give the hash of the archive, as SHA256=…")
   endif()
   FetchContent_Declare(headwise_${name}
-    URL "${HEADWISE_${prefix}_URL}"
-    URL_HASH "${HEADWISE_${prefix}_HASH}"
+    URL "${url}"
+    URL_HASH "${url_hash}"
     DOWNLOAD_EXTRACT_TIMESTAMP FALSE
     # A folder that does not exist: populate only, add nothing.
     SOURCE_SUBDIR headwise-adds-its-own-targets)

@@ -24,7 +24,8 @@ enum class Causal : int {
   kNone = 0,
   kStart = 1,  // query i sees keys 0..i (PyTorch, Keras, ONNX)
   kEnd = 2,    // the last query sees the last key (FlashAttention): the offset
-               // is the valid keys minus the valid queries of the batch entry
+               // is key_lengths[b] (or S) - query_lengths[b] (or L); keys
+               // hidden by key_padding_mask count
 };
 
 // What a query that may see no key gives.
@@ -119,10 +120,14 @@ struct AttentionOutputs {
 // reads key/value head h / (H / Hkv), so H must be a multiple of Hkv. Zero
 // sizes are legal. The output must not overlap an input. NaN or +infinity
 // among the scores a query sees makes that row NaN, and no other; what is
-// hidden has no effect, whatever it holds.
+// hidden has no effect, whatever it holds. A score of -infinity counts as
+// hidden, wherever it comes from. The weighted sum is divided by the softmax's
+// sum at its end, so values above 3.4e38 / S may overflow on the way, to
+// infinity or NaN.
 //
-// Errors: kShapeMismatch, kInvalidArgument (a length out of range, options
-// that contradict), kOutOfMemory. Then no output was written.
+// Errors: kShapeMismatch, kInvalidArgument (a null pointer, a length out of
+// range, output rows that overlap, options that contradict), kOutOfMemory. Then
+// no output was written.
 Status ScaledDotProductAttention(const HeadsView<const float>& query,
                                  const HeadsView<const float>& key,
                                  const HeadsView<const float>& value,

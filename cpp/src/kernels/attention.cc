@@ -10,7 +10,8 @@
 // A chunk without a visible key is the identity of the merge (a = 1 exactly,
 // b l_c = b o_c = 0), and hidden keys add exact zeros. So the bits of a row
 // depend on the keys it sees and their positions, never on what else the call
-// computes.
+// computes. One bit escapes that: a fused multiply-add can round to -0, which
+// any further zero turns into +0. So +0 is added to every result.
 #include "kernels/target_policy.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -227,11 +228,11 @@ HWY_INLINE void FinishRow(const AttentionArgs& args, size_t row,
   const bool empty = args.total[row] == 0.0f;
   const auto total = hn::Set(d, args.total[row]);
   const auto empty_value = hn::Set(d, args.empty_value);
+  const auto zero = hn::Zero(d);
   const auto gate = hn::Set(d, args.gate);
   for (size_t col = 0; col < cols; col += hn::Lanes(d)) {
-    const auto v =
-        empty ? empty_value
-              : hn::Mul(hn::Div(hn::LoadU(d, sums + col), total), gate);
+    const auto mean = hn::Div(hn::LoadU(d, sums + col), total);
+    const auto v = empty ? empty_value : hn::Mul(hn::Add(mean, zero), gate);
     if (col + hn::Lanes(d) <= cols) {
       hn::StoreU(v, d, out + col);
     } else {

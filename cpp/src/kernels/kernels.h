@@ -100,9 +100,11 @@ struct AttentionArgs {
   size_t head_dim = 0;
   size_t v_head_dim = 0;
 
-  // Queries, already scaled: PackTiles, rows x head_dim. rows <= kQueryBlock.
-  // Rows from seeing_rows on are padding and see nothing.
+  // Queries: PackTiles, rows x head_dim. rows <= kQueryBlock. A score is
+  // score_factor * q.k; the rest of the scale is in the queries. Rows from
+  // seeing_rows on are padding and see nothing.
   const float* query_tiles = nullptr;
+  float score_factor = 1.0f;
   size_t rows = 0;
   size_t seeing_rows = 0;
   // Row i may see, by position relative to the anchor, the keys [0, lead[i])

@@ -233,7 +233,7 @@ HWY_NOINLINE void FinishScores(D d, const AttentionArgs& args, size_t row,
   HideOutside(d, SpanOfRow(args, row, chunk), span, scores);
 }
 
-// Order of the contract: scale * q.k (the queries come scaled), then the rest.
+// Order of the contract: scale * q.k, then the rest.
 // scores: [kTileRows][kChunk], written at [panel_lo, panel_hi).
 template <size_t kRows>
 HWY_INLINE void TileScores(const AttentionArgs& args, size_t row,
@@ -241,13 +241,15 @@ HWY_INLINE void TileScores(const AttentionArgs& args, size_t row,
                            ScoreStage stage, float* HWY_RESTRICT scores) {
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
+  const auto factor = hn::Set(d, args.score_factor);
   const float* tile = args.query_tiles + row * args.head_dim;
   for (size_t j = span.panel_lo; j < span.panel_hi; j += 2 * lanes) {
     TileProduct<kRows, 1, kTileRows>(
         d, tile, chunk.keys + j * args.head_dim, args.head_dim,
         [&](size_t, size_t) HWY_ATTR { return hn::Zero(d); },
         [&](size_t r, size_t half, auto sum) HWY_ATTR {
-          hn::StoreU(sum, d, scores + r * kChunk + j + half * lanes);
+          hn::StoreU(hn::Mul(sum, factor), d,
+                     scores + r * kChunk + j + half * lanes);
         });
   }
   for (size_t r = 0; r < kRows; ++r) {

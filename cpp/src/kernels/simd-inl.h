@@ -10,6 +10,10 @@
 
 #include <cstddef>
 
+#if defined(__FAST_MATH__) || defined(_M_FP_FAST)
+#error "Masks are infinities and NaN has a meaning: compile without -ffast-math"
+#endif
+
 #include "hwy/highway.h"
 #include "kernels/exp_table.h"
 
