@@ -43,8 +43,8 @@ int Append(KvCache& self, double block, double counts) {
 int Crop(KvCache& self, double b, double length) {
   return Keep(self.Crop(Size(b), Size(length)));
 }
-int SetLength(KvCache& self, double b, double length) {
-  return Keep(self.SetLength(Size(b), Size(length)));
+int SetLength(KvCache& self, double b, double length, double oldest) {
+  return Keep(self.SetLength(Size(b), Size(length), Size(oldest)));
 }
 int Reorder(KvCache& self, double source) {
   return Keep(self.Reorder(At<const int32_t>(source)));

@@ -79,6 +79,39 @@ void ReadLengths(const KvCache& cache, int32_t* lengths) {
   }
 }
 
+namespace {
+
+size_t QueryCount(const AttentionOptions& options, size_t b, size_t rows) {
+  return options.query_lengths == nullptr
+             ? rows
+             : static_cast<size_t>(options.query_lengths[b]);
+}
+
+// Cropping a rolling cache may leave less than the windows of queries that
+// stand before its end. Queries before the first token see nothing anyway.
+Status CheckHeld(const KvCache& cache, size_t rows,
+                 const AttentionOptions& options) {
+  const KvCacheConfig& c = cache.config();
+  for (size_t b = 0; b < c.batch && c.window != 0; ++b) {
+    const size_t length = cache.length(b);
+    const size_t count = QueryCount(options, b, rows);
+    if (count == 0 || count > length) continue;
+    const size_t first = length - count;
+    const size_t oldest = first < c.window ? 0 : first - (c.window - 1);
+    const size_t needed = oldest < c.sink_tokens ? c.sink_tokens : oldest;
+    if (needed > first || cache.Holds(b, needed)) continue;
+    return Status::Error(StatusCode::kInvalidArgument,
+                         "attention with a cache: the query at position %zu of "
+                         "entry %zu would see token %zu, which the rolling "
+                         "cache has dropped; attend before cropping, or crop "
+                         "by less",
+                         first, b, needed);
+  }
+  return Status();
+}
+
+}  // namespace
+
 Status CachedAttention(const HeadsView<const float>& query,
                        const KvCache& cache, const AttentionOptions& options,
                        const AttentionOutputs& outputs, Workspace* workspace) {
@@ -114,6 +147,7 @@ Status CachedAttention(const HeadsView<const float>& query,
                          "rolling cache serves %zu; call it in pieces",
                          query.rows, kMaxRollingQueries);
   }
+  HEADWISE_RETURN_IF_ERROR(CheckHeld(cache, query.rows, options));
   const KeySource source = CachedSource(cache);
   Arena counter;
   TakeCachePositions(c.batch, &counter);
@@ -124,10 +158,9 @@ Status CachedAttention(const HeadsView<const float>& query,
   const CachePositions positions = TakeCachePositions(c.batch, &arena);
   ReadLengths(cache, positions.lengths);
   for (size_t b = 0; b < c.batch; ++b) {
-    const int32_t queries = options.query_lengths != nullptr
-                                ? options.query_lengths[b]
-                                : static_cast<int32_t>(query.rows);
-    positions.offsets[b] = positions.lengths[b] - queries;
+    positions.offsets[b] =
+        positions.lengths[b] -
+        static_cast<int32_t>(QueryCount(options, b, query.rows));
   }
   Attend(query, source, sizes, CachedOptions(cache, options, positions),
          outputs, {0, query.rows}, &arena);

@@ -2,6 +2,7 @@
 // a rolling cache equals a mask that hides the same keys.
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "attention_case.h"
@@ -539,6 +540,34 @@ TEST(CachedAttentionErrorsTest, RollingTakesOneBlockOfQueries) {
   const auto cache = PoisonedCache(CacheConfig(test, 0, 5));
   const CachedRun run = RunSteps(test, {65}, cache.get());
   ExpectError(run.status, StatusCode::kInvalidArgument, {"65", "64"});
+}
+
+// Cropped, a rolling cache may not hold the windows of earlier queries.
+TEST(CachedAttentionErrorsTest, RollingQueriesWhoseWindowIsGone) {
+  Random random(42);
+  AttentionCase test = CausalCase(1, 300, &random);
+  const auto cache = PoisonedCache(CacheConfig(test, 0, 16, 4));
+  ASSERT_OK(cache->Append(test.key.in(), test.value.in(), nullptr));
+  size_t oldest = 299;
+  while (cache->Holds(0, oldest - 1)) --oldest;
+  ASSERT_OK(cache->Crop(0, oldest + 18));
+  const auto attend = [&](size_t rows) {
+    Workspace workspace;
+    Floats output(4 * rows * 9, 42.0f);
+    AttentionOutputs outputs;
+    outputs.output =
+        HeadsView<float>::HeadsFirst(output.data(), 1, 4, rows, 9);
+    const Status status =
+        CachedAttention(RowsOf(test.query.in(), 0, rows), *cache,
+                        test.Options(), outputs, &workspace);
+    EXPECT_EQ(output[0] == 42.0f, !status.ok());
+    return status;
+  };
+  // The query at oldest + 15 sees 16 tokens, from the oldest on.
+  ASSERT_OK(attend(3));
+  ExpectError(attend(4), StatusCode::kInvalidArgument,
+              {"position " + std::to_string(oldest + 14), "token",
+               "dropped"});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Bits, not tolerances: the result of a row depends on the keys it sees and
-// on their positions, never on batch neighbours, on the padding's side and
+// T-12: bits, not tolerances. The result of a row depends on the keys it sees
+// and on their positions, never on batch neighbours, on the padding's side and
 // length, on which other rows a call computes, or on how a sequence was split
 // into steps.
 #include <algorithm>

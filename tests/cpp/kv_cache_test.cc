@@ -387,6 +387,19 @@ TEST(KvCacheTest, RollingCropMindsWhatIsGone) {
   }
 }
 
+// A restored cache holds what was written, and no more.
+TEST(KvCacheTest, RollingRestoreKnowsItsOldestToken) {
+  const AttentionCase tokens = Tokens(200, 18);
+  const auto cache = PoisonedCache(CacheConfig(tokens, 0, 16, 4));
+  ASSERT_OK(AppendRows(tokens, 0, 200, nullptr, cache.get()));
+  ASSERT_OK(cache->SetLength(0, 190, 170));
+  EXPECT_TRUE(cache->Holds(0, 3));
+  EXPECT_FALSE(cache->Holds(0, 169));
+  EXPECT_TRUE(cache->Holds(0, 170));
+  EXPECT_FALSE(cache->Holds(0, 190));
+  ExpectError(cache->Crop(0, 180), StatusCode::kInvalidArgument, {"dropped"});
+}
+
 // M-15: the caches of finished generations are freed; one that goes on takes
 // no more than it had.
 TEST(KvCacheTest, M15AppendingAllocatesNothing) {

@@ -154,7 +154,8 @@ export function restoreCache(access: CacheFileAccess, bytes: ArrayBuffer | Uint8
         row += n;
       }
     }
-    core.check(call, raw.setLength(b, length));
+    // Of a cropped rolling cache the file has less than the ring has room for.
+    core.check(call, raw.setLength(b, length, spans[spans.length - 1]?.first ?? 0));
   });
 }
 

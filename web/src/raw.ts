@@ -20,7 +20,8 @@ export interface RawKvCache extends RawHandle {
   /** counts: int32 [batch], or 0 for all rows. */
   append(attentionBlock: number, counts: number): number;
   crop(b: number, length: number): number;
-  setLength(b: number, length: number): number;
+  /** oldest: behind the sink tokens, the first that was written. */
+  setLength(b: number, length: number, oldest: number): number;
   /** source: int32 [batch]. */
   reorder(source: number): number;
   clear(): void;
