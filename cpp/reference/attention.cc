@@ -171,18 +171,18 @@ AttentionResult ScaledDotProductAttention(const HeadsView<const T>& query,
         double* weights = result.weights.data() + row * keys;
         double* output = result.output.data() + row * value.cols;
         // A query beyond its entry's length has no softmax at all.
-        const bool padding = static_cast<int64_t>(i) >=
-                             LengthOr(options.query_lengths, b, rows);
+        const bool padding =
+            static_cast<int64_t>(i) >= LengthOr(options.query_lengths, b, rows);
         const int64_t position = PositionOf(options, b, i, rows, own_keys);
 
         for (size_t j = 0; j < keys; ++j) {
           const bool extra = j >= own_keys;
-          raw[j] = extra ? RawScore(query.Row(b, h, i),
-                                    extra_key.Row(extra_b, kv_head,
-                                                  j - own_keys),
-                                    query.cols, scale)
-                         : RawScore(query.Row(b, h, i),
-                                    key.Row(b, kv_head, j), query.cols, scale);
+          raw[j] = extra
+                       ? RawScore(query.Row(b, h, i),
+                                  extra_key.Row(extra_b, kv_head, j - own_keys),
+                                  query.cols, scale)
+                       : RawScore(query.Row(b, h, i), key.Row(b, kv_head, j),
+                                  query.cols, scale);
           capped[j] = Cap(raw[j], softcap);
           if (padding) continue;
           if (extra) {
@@ -219,8 +219,7 @@ AttentionResult ScaledDotProductAttention(const HeadsView<const T>& query,
             const double v =
                 j < own_keys
                     ? static_cast<double>(value.Row(b, kv_head, j)[d])
-                    : extra_value.Row(extra_value_b, kv_head,
-                                      j - own_keys)[d];
+                    : extra_value.Row(extra_value_b, kv_head, j - own_keys)[d];
             output[d] += weights[j] * v;
           }
           output[d] *= gate;

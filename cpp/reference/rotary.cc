@@ -93,7 +93,8 @@ void RotaryEmbedding(const RotaryConfig& config,
           const double cos = angles.magnitude * std::cos(angle);
           const double sin = angles.magnitude * std::sin(angle);
           double& left = head[config.interleaved ? 2 * pair : pair];
-          double& right = head[config.interleaved ? 2 * pair + 1 : pair + pairs];
+          double& right =
+              head[config.interleaved ? 2 * pair + 1 : pair + pairs];
           const double x0 = left;
           const double x1 = right;
           left = x0 * cos - x1 * sin;

@@ -40,9 +40,8 @@ Status ScaledDotProductAttention(const HeadsView<const float>& query,
       CheckWeights(sizes, outputs.weights_kind, outputs.weights));
   HEADWISE_RETURN_IF_ERROR(
       CheckScores(sizes, outputs.scores_kind, outputs.scores));
-  HEADWISE_RETURN_IF_ERROR(workspace->Reserve(
-      AttentionWorkspaceBytes(query.rows, key.rows, query.cols, value.cols,
-                              options.extra_key.rows)));
+  HEADWISE_RETURN_IF_ERROR(workspace->Reserve(AttentionWorkspaceBytes(
+      query.rows, key.rows, query.cols, value.cols, options.extra_key.rows)));
   Arena arena(workspace->data());
   KeySource source;
   source.key = &key;

@@ -154,18 +154,16 @@ AttentionRun RunCore(const AttentionCase& test) {
   };
   AttentionRun run;
   Workspace workspace;
-  const Status reserved = workspace.Reserve(
-      AttentionWorkspaceBytes(test.rows, test.keys, test.head_dim,
-                              test.v_head_dim, test.extra_keys()));
+  const Status reserved = workspace.Reserve(AttentionWorkspaceBytes(
+      test.rows, test.keys, test.head_dim, test.v_head_dim, test.extra_keys()));
   EXPECT_TRUE(reserved.ok()) << reserved.message();
   const size_t reserved_bytes = workspace.bytes();
   const size_t rows = test.batch * test.heads * test.rows;
   const size_t columns = test.columns();
-  for (const Kinds kinds :
-       {Kinds{WeightsKind::kNone, ScoresKind::kNone},
-        Kinds{WeightsKind::kPerHead, ScoresKind::kRaw},
-        Kinds{WeightsKind::kAveraged, ScoresKind::kCapped},
-        Kinds{WeightsKind::kNone, ScoresKind::kBiased}}) {
+  for (const Kinds kinds : {Kinds{WeightsKind::kNone, ScoresKind::kNone},
+                            Kinds{WeightsKind::kPerHead, ScoresKind::kRaw},
+                            Kinds{WeightsKind::kAveraged, ScoresKind::kCapped},
+                            Kinds{WeightsKind::kNone, ScoresKind::kBiased}}) {
     HeadsTensor output(test.out_layout, test.batch, test.heads, test.rows,
                        test.v_head_dim, test.out_pad);
     Guarded lse(rows);
@@ -394,8 +392,8 @@ void AddRandomScoreOptions(AttentionCase* test, Random* random) {
                                                   : random->Uniform(-3, 3));
     }
     if (gates) {
-      test->head_gates.push_back(
-          random->Chance(0.3) ? 0.0f : random->Uniform(-2, 2));
+      test->head_gates.push_back(random->Chance(0.3) ? 0.0f
+                                                     : random->Uniform(-2, 2));
     }
   }
 }
@@ -406,9 +404,9 @@ void AddRandomExtraKeys(AttentionCase* test, Random* random) {
   const size_t pad = random->Between(0, 3);
   test->extra_key = HeadsTensor(Layout::kHeadsFirst, batch, test->kv_heads,
                                 count, test->head_dim, pad);
-  test->extra_value = HeadsTensor(Layout::kHeadsLast,
-                                  random->Chance(0.5) ? 1 : test->batch,
-                                  test->kv_heads, count, test->v_head_dim, pad);
+  test->extra_value =
+      HeadsTensor(Layout::kHeadsLast, random->Chance(0.5) ? 1 : test->batch,
+                  test->kv_heads, count, test->v_head_dim, pad);
   test->extra_key.FillUniform(random, -1, 1);
   test->extra_value.FillUniform(random, -1, 1);
 }

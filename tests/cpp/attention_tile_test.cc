@@ -62,8 +62,7 @@ TEST_P(AttentionTileTest, EqualsTheDenseMatrices) {
                                                       : dense.biased;
       size_t n = 0;
       for (size_t i = request.row_begin; i < request.row_end; ++i) {
-        const size_t row =
-            (request.batch_entry * 6 + request.head) * rows + i;
+        const size_t row = (request.batch_entry * 6 + request.head) * rows + i;
         for (size_t j = request.key_begin; j < request.key_end; ++j, ++n) {
           const float want = all[row * keys + j];
           if (kind != TileKind::kWeights) {
@@ -138,8 +137,7 @@ TEST_P(AttentionTileTest, A03RowsOfALongSequence) {
   ASSERT_OK(AttentionTile(test.query.in(), test.key.in(), test.Options(),
                           request, tile.data(), &small));
   EXPECT_LT(small.bytes(), size_t{16} << 10);
-  EXPECT_NEAR(tile[0], dense.weights[(2 * 10 + 5) * length + 4000],
-              1e-8);
+  EXPECT_NEAR(tile[0], dense.weights[(2 * 10 + 5) * length + 4000], 1e-8);
 }
 
 TEST_P(AttentionTileTest, RefusesWhatIsNotThere) {

@@ -16,8 +16,8 @@ HeadsView<const float> RowsOf(const HeadsView<const float>& all, size_t begin,
   return part;
 }
 
-TensorView<const float> RowsOf(const TensorView<const float>& all,
-                               size_t begin, size_t end) {
+TensorView<const float> RowsOf(const TensorView<const float>& all, size_t begin,
+                               size_t end) {
   TensorView<const float> part = all;
   part.data += begin * all.row_stride;
   part.rows = end - begin;
@@ -50,10 +50,10 @@ std::unique_ptr<KvCache> PoisonedCache(const KvCacheConfig& config) {
                   c.head_dim, 0);
   HeadsTensor value(Layout::kHeadsFirst, c.batch, c.num_kv_heads, rows,
                     c.v_head_dim, 0);
-  key.SetDense(std::vector<float>(c.batch * c.num_kv_heads * rows * c.head_dim,
-                                  kNan));
-  value.SetDense(std::vector<float>(
-      c.batch * c.num_kv_heads * rows * c.v_head_dim, kNan));
+  key.SetDense(
+      std::vector<float>(c.batch * c.num_kv_heads * rows * c.head_dim, kNan));
+  value.SetDense(
+      std::vector<float>(c.batch * c.num_kv_heads * rows * c.v_head_dim, kNan));
   const Status appended = cache->Append(key.in(), value.in(), nullptr);
   EXPECT_TRUE(appended.ok()) << appended.message();
   for (size_t b = 0; b < c.batch; ++b) {
@@ -72,9 +72,9 @@ CachedRun RunSteps(const AttentionCase& test, const std::vector<size_t>& steps,
   Workspace workspace;
   size_t row = 0;
   for (const size_t step : steps) {
-    run.status = cache->Append(RowsOf(test.key.in(), row, row + step),
-                               RowsOf(test.value.in(), row, row + step),
-                               nullptr);
+    run.status =
+        cache->Append(RowsOf(test.key.in(), row, row + step),
+                      RowsOf(test.value.in(), row, row + step), nullptr);
     if (!run.status.ok()) return run;
     if (workspace.bytes() != 0) {
       std::memset(workspace.data(), 0xFF, workspace.bytes());  // NaN
@@ -86,9 +86,8 @@ CachedRun RunSteps(const AttentionCase& test, const std::vector<size_t>& steps,
     AttentionOutputs outputs;
     outputs.output = out;
     outputs.lse = step_lse.data();
-    run.status =
-        CachedAttention(RowsOf(test.query.in(), row, row + step), *cache,
-                        test.Options(), outputs, &workspace);
+    run.status = CachedAttention(RowsOf(test.query.in(), row, row + step),
+                                 *cache, test.Options(), outputs, &workspace);
     if (!run.status.ok()) return run;
     for (size_t n = 0; n < step_lse.size(); ++n) {
       const size_t head = n / step;

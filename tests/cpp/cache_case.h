@@ -18,8 +18,8 @@ namespace headwise {
 // Rows [begin, end) of a view.
 HeadsView<const float> RowsOf(const HeadsView<const float>& all, size_t begin,
                               size_t end);
-TensorView<const float> RowsOf(const TensorView<const float>& all,
-                               size_t begin, size_t end);
+TensorView<const float> RowsOf(const TensorView<const float>& all, size_t begin,
+                               size_t end);
 
 // Sizes of a case; with a window the capacity is 0.
 KvCacheConfig CacheConfig(const AttentionCase& test, size_t capacity,
@@ -49,8 +49,7 @@ std::vector<size_t> RandomSteps(size_t total, size_t most, Random* random);
 
 // What a rolling cache lets query i of `length` see: causal, a window that
 // counts the query's own token, and the first tokens.
-MaskData<uint8_t> RollingMask(size_t length, size_t window,
-                              size_t sink_tokens);
+MaskData<uint8_t> RollingMask(size_t length, size_t window, size_t sink_tokens);
 
 // Every token that is held, unpacked, with its position.
 bool SameHeldTokens(const KvCache& a, const KvCache& b);

@@ -31,8 +31,7 @@ AttentionCase CausalCase(size_t batch, size_t length, Random* random) {
 
 // Keys and values as a cache of this type gives them back.
 void RoundTo(CacheType type, AttentionCase* test) {
-  const auto cache =
-      PoisonedCache(CacheConfig(*test, test->keys, 0, 0, type));
+  const auto cache = PoisonedCache(CacheConfig(*test, test->keys, 0, 0, type));
   ASSERT_OK(cache->Append(test->key.in(), test->value.in(), nullptr));
   Floats key(test->head_dim), value(test->v_head_dim);
   for (size_t b = 0; b < test->batch; ++b) {
@@ -56,8 +55,8 @@ TEST_P(CachedAttentionTest, K01AnyStepsEqualOnePass) {
     for (const size_t length : {7, 70, 300}) {
       const AttentionCase test = CausalCase(batch, length, &random);
       const AttentionRun whole = RunAndCompare(test);
-      for (const size_t step : {size_t{1}, size_t{2}, size_t{7}, size_t{64},
-                                length}) {
+      for (const size_t step :
+           {size_t{1}, size_t{2}, size_t{7}, size_t{64}, length}) {
         const auto cache = PoisonedCache(CacheConfig(test, length + 5));
         const CachedRun run =
             RunSteps(test, EqualSteps(length, step), cache.get());
@@ -130,8 +129,8 @@ TEST_P(CachedAttentionTest, RaggedBatchEqualsEachEntryAlone) {
   const auto cache = PoisonedCache(CacheConfig(test, 30));
   Workspace workspace;
   Counts at = {0, 0, 0};
-  for (const Counts& counts : {Counts{5, 0, 2}, Counts{1, 1, 1},
-                               Counts{0, 7, 3}, Counts{9, 2, 9}}) {
+  for (const Counts& counts :
+       {Counts{5, 0, 2}, Counts{1, 1, 1}, Counts{0, 7, 3}, Counts{9, 2, 9}}) {
     const size_t rows = 9;
     AttentionCase step(3, 4, 2, rows, rows, 6, 9);
     step.query.SetDense(Floats(3 * 4 * rows * 6, kNan));
@@ -161,8 +160,8 @@ TEST_P(CachedAttentionTest, RaggedBatchEqualsEachEntryAlone) {
     AttentionOptions options;
     options.causal = Causal::kStart;
     options.query_lengths = counts.data();
-    ASSERT_OK(CachedAttention(step.query.in(), *cache, options, outputs,
-                              &workspace));
+    ASSERT_OK(
+        CachedAttention(step.query.in(), *cache, options, outputs, &workspace));
     const AttentionRun whole = RunCore(test);
     for (size_t b = 0; b < 3; ++b) {
       for (size_t h = 0; h < 4; ++h) {
@@ -171,9 +170,8 @@ TEST_P(CachedAttentionTest, RaggedBatchEqualsEachEntryAlone) {
             const bool counted = static_cast<int32_t>(i) < counts[b];
             const size_t row =
                 (b * 4 + h) * 30 + static_cast<size_t>(at[b]) + i;
-            EXPECT_TRUE(SameBits(
-                output.At(b, h, i, d),
-                counted ? whole.output[row * 9 + d] : 0.0f))
+            EXPECT_TRUE(SameBits(output.At(b, h, i, d),
+                                 counted ? whole.output[row * 9 + d] : 0.0f))
                 << b << " " << h << " " << i << " " << d;
           }
         }
@@ -230,8 +228,8 @@ TEST_P(CachedAttentionTest, WeightsAndScoresOfARaggedCache) {
 TEST_P(CachedAttentionTest, N05UnusedSlotsHoldNan) {
   for (const CacheType type : kTypes) {
     for (size_t length = 1; length <= 8; ++length) {
-      AttentionCase test = ListCase(Floats(length), Floats(length),
-                                    Floats(length));
+      AttentionCase test =
+          ListCase(Floats(length), Floats(length), Floats(length));
       for (size_t i = 0; i < length; ++i) {
         test.value.At(0, 0, i, 0) = static_cast<float>(i + 1);
       }
@@ -240,8 +238,8 @@ TEST_P(CachedAttentionTest, N05UnusedSlotsHoldNan) {
       const CachedRun run = RunSteps(test, {length}, cache.get());
       ASSERT_OK(run.status);
       // (1 + ... + n) / n; int8 stores one value a row exactly.
-      EXPECT_NEAR(run.output[length - 1],
-                  static_cast<double>(length + 1) / 2, 1e-5);
+      EXPECT_NEAR(run.output[length - 1], static_cast<double>(length + 1) / 2,
+                  1e-5);
       if (length == 3 && type != CacheType::kInt8) {
         EXPECT_EQ(run.output[2], 2.0f);
       }
@@ -259,8 +257,7 @@ TEST_P(CachedAttentionTest, N10MaskedKeysOfHalfPrecision) {
     test.causal = Causal::kNone;
     Floats output(1);
     AttentionOutputs outputs;
-    outputs.output =
-        HeadsView<float>::HeadsFirst(output.data(), 1, 1, 1, 1);
+    outputs.output = HeadsView<float>::HeadsFirst(output.data(), 1, 1, 1, 1);
     Workspace workspace;
     ASSERT_OK(CachedAttention(RowsOf(test.query.in(), 0, 1), *cache,
                               test.Options(), outputs, &workspace));
@@ -301,8 +298,7 @@ TEST_P(CachedAttentionTest, N15CausalCountsTheTokensHeld) {
 }
 
 TEST_P(CachedAttentionTest, N30WindowOverACache) {
-  AttentionCase test =
-      ListCase(Floats(6), Floats(6), {1, 2, 3, 4, 5, 6});
+  AttentionCase test = ListCase(Floats(6), Floats(6), {1, 2, 3, 4, 5, 6});
   test.causal = Causal::kStart;
   test.window_left = 1;
   const auto cache = PoisonedCache(CacheConfig(test, 6));
@@ -324,8 +320,7 @@ TEST_P(CachedAttentionTest, K03RollingWindowEqualsItsMask) {
     for (const size_t sinks : {0, 4}) {
       for (size_t length = 1; length <= 40; ++length) {
         AttentionCase test = CausalCase(2, length, &random);
-        const auto cache =
-            PoisonedCache(CacheConfig(test, 0, window, sinks));
+        const auto cache = PoisonedCache(CacheConfig(test, 0, window, sinks));
         const CachedRun run =
             RunSteps(test, RandomSteps(length, 9, &random), cache.get());
         ASSERT_OK(run.status);
@@ -353,9 +348,8 @@ TEST_P(CachedAttentionTest, K08RollingInRandomSteps) {
     ASSERT_OK(want.status);
     for (size_t n = 0; n < 3; ++n) {
       const auto cache = PoisonedCache(config);
-      const CachedRun run =
-          RunSteps(test, RandomSteps(400, n == 0 ? 1 : 64, &random),
-                   cache.get());
+      const CachedRun run = RunSteps(
+          test, RandomSteps(400, n == 0 ? 1 : 64, &random), cache.get());
       ASSERT_OK(run.status);
       EXPECT_TRUE(SameBits(run.output, want.output));
       EXPECT_TRUE(SameHeldTokens(*cache, *first));
@@ -409,9 +403,8 @@ TEST_P(CachedAttentionTest, CropAndGoOn) {
     for (size_t b = 0; b < 2; ++b) {
       for (size_t h = 0; h < 4; ++h) {
         for (size_t n = 0; n < 10 * 9; ++n) {
-          EXPECT_TRUE(SameBits(
-              output.At(b, h, n / 9, n % 9),
-              want.output[((b * 4 + h) * 60 + 50) * 9 + n]));
+          EXPECT_TRUE(SameBits(output.At(b, h, n / 9, n % 9),
+                               want.output[((b * 4 + h) * 60 + 50) * 9 + n]));
         }
       }
     }
@@ -421,8 +414,7 @@ TEST_P(CachedAttentionTest, CropAndGoOn) {
 struct ErrorCall {
   explicit ErrorCall(size_t window) : test(MakeCase()) {
     cache = PoisonedCache(CacheConfig(test, 12, window));
-    EXPECT_TRUE(
-        cache->Append(test.key.in(), test.value.in(), nullptr).ok());
+    EXPECT_TRUE(cache->Append(test.key.in(), test.value.in(), nullptr).ok());
     output = HeadsTensor(Layout::kHeadsFirst, 2, 4, 7, 9, 0);
     output.SetDense(Floats(2 * 4 * 7 * 9, 42.0f));
     outputs.output = output.out();
@@ -433,10 +425,9 @@ struct ErrorCall {
   }
   Status Call() {
     Workspace workspace;
-    const Status status = CachedAttention(query.data == nullptr
-                                              ? test.query.in()
-                                              : query,
-                                          *cache, options, outputs, &workspace);
+    const Status status =
+        CachedAttention(query.data == nullptr ? test.query.in() : query, *cache,
+                        options, outputs, &workspace);
     EXPECT_EQ(output.Dense() == Floats(2 * 4 * 7 * 9, 42.0f), !status.ok());
     EXPECT_EQ(cache->length(0), 7u);
     return status;
@@ -555,8 +546,7 @@ TEST(CachedAttentionErrorsTest, RollingQueriesWhoseWindowIsGone) {
     Workspace workspace;
     Floats output(4 * rows * 9, 42.0f);
     AttentionOutputs outputs;
-    outputs.output =
-        HeadsView<float>::HeadsFirst(output.data(), 1, 4, rows, 9);
+    outputs.output = HeadsView<float>::HeadsFirst(output.data(), 1, 4, rows, 9);
     const Status status =
         CachedAttention(RowsOf(test.query.in(), 0, rows), *cache,
                         test.Options(), outputs, &workspace);
@@ -566,8 +556,7 @@ TEST(CachedAttentionErrorsTest, RollingQueriesWhoseWindowIsGone) {
   // The query at oldest + 15 sees 16 tokens, from the oldest on.
   ASSERT_OK(attend(3));
   ExpectError(attend(4), StatusCode::kInvalidArgument,
-              {"position " + std::to_string(oldest + 14), "token",
-               "dropped"});
+              {"position " + std::to_string(oldest + 14), "token", "dropped"});
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ std::unique_ptr<KvCache> CacheOfRow(CacheType type, const Floats& row) {
   config.type = type;
   std::unique_ptr<KvCache> cache = PoisonedCache(config);
   if (cache == nullptr) return nullptr;
-  const auto view = HeadsView<const float>::HeadsFirst(row.data(), 1, 1, 1,
-                                                       row.size());
+  const auto view =
+      HeadsView<const float>::HeadsFirst(row.data(), 1, 1, 1, row.size());
   const Status status = cache->Append(view, view, nullptr);
   EXPECT_TRUE(status.ok()) << status.message();
   return cache;
@@ -113,18 +113,19 @@ TEST(KvCacheTest, Float32IsExact) {
 }
 
 TEST(KvCacheTest, Float16RoundsToNearestEven) {
-  const Floats row = {1.0f,       65504.0f, 65519.99f, 65520.0f, -1e9f,
-                      0x1p-24f,   0x1p-25f, 0x1.8p-25f, 0x1p-14f,
-                      0x1.ff8p-15f, 1.0f + 0x1p-11f, 1.0f + 0x3p-11f, kNan};
-  const Floats want = {1.0f,       65504.0f, 65504.0f, kInf,     -kInf,
-                       0x1p-24f,   0.0f,     0x1p-24f,  0x1p-14f,
-                       0x1.ff8p-15f, 1.0f, 1.0f + 0x1p-9f, kNan};
+  const Floats row = {1.0f,     65504.0f,     65519.99f,       65520.0f,
+                      -1e9f,    0x1p-24f,     0x1p-25f,        0x1.8p-25f,
+                      0x1p-14f, 0x1.ff8p-15f, 1.0f + 0x1p-11f, 1.0f + 0x3p-11f,
+                      kNan};
+  const Floats want = {
+      1.0f,     65504.0f, 65504.0f,     kInf, -kInf,          0x1p-24f, 0.0f,
+      0x1p-24f, 0x1p-14f, 0x1.ff8p-15f, 1.0f, 1.0f + 0x1p-9f, kNan};
   EXPECT_TRUE(SameBits(StoredAs(CacheType::kFloat16, row), want));
 }
 
 TEST(KvCacheTest, BFloat16RoundsToNearestEven) {
-  const Floats row = {1.0f, 1.0f + 0x1p-8f, 1.0f + 0x3p-8f, 3e38f, kInf, kNan,
-                      -2.5f};
+  const Floats row = {1.0f, 1.0f + 0x1p-8f, 1.0f + 0x3p-8f, 3e38f,
+                      kInf, kNan,           -2.5f};
   const Floats got = StoredAs(CacheType::kBFloat16, row);
   EXPECT_EQ(got[0], 1.0f);
   EXPECT_EQ(got[1], 1.0f);
@@ -309,9 +310,9 @@ TEST(KvCacheTest, ReadAndWriteRoundTrip) {
       for (size_t b = 0; b < 3; ++b) {
         for (size_t head = 0; head < 2; ++head) {
           for (size_t p = 0; p < cache->length(b); ++p) {
-            const Status status = cache->Read(b, head, p, 1, key.data(),
-                                              &key_scale, value.data(),
-                                              &value_scale);
+            const Status status =
+                cache->Read(b, head, p, 1, key.data(), &key_scale, value.data(),
+                            &value_scale);
             EXPECT_EQ(status.ok(), cache->Holds(b, p));
             if (!status.ok()) continue;
             ASSERT_OK(restored->Write(b, head, p, 1, key.data(), &key_scale,

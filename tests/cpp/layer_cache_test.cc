@@ -96,17 +96,17 @@ TEST_P(LayerCacheTest, K01AnyStepsEqualOnePassToTheBit) {
     for (const size_t length : {7, 70, 200}) {
       Tensor x(batch, length, 14);
       x.FillUniform(&decoder.random, -1, 1);
-      const LayerRun whole = RunLayer(*decoder.layer, x.in(), x.in(), x.in(),
-                                      decoder.options);
+      const LayerRun whole =
+          RunLayer(*decoder.layer, x.in(), x.in(), x.in(), decoder.options);
       ASSERT_OK(whole.status);
       ExpectMatchesOracle(decoder.config, decoder.weights, x.in(), x.in(),
                           x.in(), decoder.options);
       for (const size_t step :
            {size_t{1}, size_t{2}, size_t{7}, size_t{64}, length}) {
         const auto cache = PoisonedCache(decoder.Cache(batch, length + 1));
-        EXPECT_TRUE(SameBits(
-            decoder.InSteps(x, EqualSteps(length, step), cache.get()),
-            whole.output))
+        EXPECT_TRUE(
+            SameBits(decoder.InSteps(x, EqualSteps(length, step), cache.get()),
+                     whole.output))
             << "batch " << batch << ", " << length << " in steps of " << step;
         EXPECT_EQ(cache->max_length(), length);
       }
@@ -255,8 +255,8 @@ TEST_P(LayerCacheTest, ReservedStepsAllocateNothing) {
   x.FillUniform(&decoder.random, -1, 1);
   Tensor output(2, 20, 9);
   for (const size_t window : {0, 5}) {
-    const auto cache = PoisonedCache(decoder.Cache(2, window == 0 ? 20 : 0,
-                                                   window));
+    const auto cache =
+        PoisonedCache(decoder.Cache(2, window == 0 ? 20 : 0, window));
     ASSERT_OK(decoder.Step(x, 0, 19, cache.get(), &output));
     ASSERT_OK(decoder.layer->Reserve(2, 1, 1, &decoder.workspace, cache.get()));
     const size_t count = AllocationCount();
@@ -309,58 +309,64 @@ TEST_P(LayerCacheTest, RefusedCallsAppendNothing) {
               View) { o->query_lengths = too_many.data(); },
           StatusCode::kInvalidArgument, {"counts[1] is 7", "0 to 6"});
   const Counts few = {1, 2};
-  refused([&](Options o, Outputs, View, View) {
-            o->query_lengths = few.data();
-            o->key_lengths = few.data();
-          },
-          StatusCode::kInvalidArgument, {"key_lengths", "cache"});
-  refused([&](Options o, Outputs, View, View) {
-            o->query_lengths = few.data();
-            o->query_offsets = few.data();
-          },
-          StatusCode::kInvalidArgument, {"query_offsets", "cache"});
+  refused(
+      [&](Options o, Outputs, View, View) {
+        o->query_lengths = few.data();
+        o->key_lengths = few.data();
+      },
+      StatusCode::kInvalidArgument, {"key_lengths", "cache"});
+  refused(
+      [&](Options o, Outputs, View, View) {
+        o->query_lengths = few.data();
+        o->query_offsets = few.data();
+      },
+      StatusCode::kInvalidArgument, {"query_offsets", "cache"});
   refused([&](Options, Outputs, View, View k) { k->rows = 5; },
           StatusCode::kShapeMismatch, {"6 queries", "5 keys"});
-  refused([&](Options o, Outputs, View, View) {
-            o->query_lengths = few.data();
-            o->softcap = -1;
-          },
-          StatusCode::kInvalidArgument, {"softcap"});
-  refused([&](Options o, Outputs out, View, View) {
-            o->query_lengths = few.data();
-            out->weights_kind = WeightsKind::kPerHead;
-          },
-          StatusCode::kInvalidArgument, {"weights", "null"});
+  refused(
+      [&](Options o, Outputs, View, View) {
+        o->query_lengths = few.data();
+        o->softcap = -1;
+      },
+      StatusCode::kInvalidArgument, {"softcap"});
+  refused(
+      [&](Options o, Outputs out, View, View) {
+        o->query_lengths = few.data();
+        out->weights_kind = WeightsKind::kPerHead;
+      },
+      StatusCode::kInvalidArgument, {"weights", "null"});
   RotaryConfig odd;
   odd.dim = 5;
-  refused([&](Options o, Outputs, View, View) {
-            o->query_lengths = few.data();
-            o->rotary = &odd;
-          },
-          StatusCode::kInvalidConfig, {"dim", "5", "even"});
+  refused(
+      [&](Options o, Outputs, View, View) {
+        o->query_lengths = few.data();
+        o->rotary = &odd;
+      },
+      StatusCode::kInvalidConfig, {"dim", "5", "even"});
   const auto other = PoisonedCache(decoder.Cache(3, 8));
   refused([&](Options o, Outputs, View, View) { o->cache = other.get(); },
           StatusCode::kShapeMismatch, {"[3, 2, .., 6 and 5]", "[2, 2"});
   const auto rolling = PoisonedCache(decoder.Cache(2, 0, 4));
-  refused([&](Options o, Outputs, View, View) {
-            o->cache = rolling.get();
-            o->window_left = 4;
-          },
-          StatusCode::kInvalidArgument, {"window_left is 4", "window 4"});
+  refused(
+      [&](Options o, Outputs, View, View) {
+        o->cache = rolling.get();
+        o->window_left = 4;
+      },
+      StatusCode::kInvalidArgument, {"window_left is 4", "window 4"});
   // No memory: the workspace is asked for before anything is appended.
   decoder.workspace.Release();
   SetAllocationLimit(16);
-  refused([&](Options o, Outputs, View,
-              View) { o->query_lengths = few.data(); },
-          StatusCode::kOutOfMemory, {});
+  refused(
+      [&](Options o, Outputs, View, View) { o->query_lengths = few.data(); },
+      StatusCode::kOutOfMemory, {});
   SetAllocationLimit(SIZE_MAX);
 
   Config extra = decoder.config;
   extra.add_zero_attn = true;
   decoder.layer = MakeLayer(extra, decoder.weights);
-  refused([&](Options o, Outputs, View,
-              View) { o->query_lengths = few.data(); },
-          StatusCode::kInvalidArgument, {"add_zero_attn", "cache"});
+  refused(
+      [&](Options o, Outputs, View, View) { o->query_lengths = few.data(); },
+      StatusCode::kInvalidArgument, {"add_zero_attn", "cache"});
 }
 
 // M-15: 20 generations one after the other: no memory is asked for after the

@@ -25,27 +25,27 @@ TEST_P(LayerErrorsTest, RefusesSizesThatDoNotFit) {
   std::unique_ptr<MultiHeadAttention> layer;
   ASSERT_OK(MultiHeadAttention::Create(config, &layer));
   Workspace workspace;
-  const auto forward =
-      [&](size_t query_batch, size_t query_rows, size_t query_cols,
-          size_t key_batch, size_t key_rows, size_t key_cols, size_t value_rows,
-          size_t value_cols, size_t out_rows, size_t out_cols) {
-        const Tensor query(query_batch, query_rows, query_cols);
-        const Tensor key(key_batch, key_rows, key_cols);
-        const Tensor value(key_batch, value_rows, value_cols);
-        Tensor output(query_batch, out_rows, out_cols);
-        output.SetDense(Floats(query_batch * out_rows * out_cols, 42.0f));
-        ForwardOutputs outputs;
-        outputs.output = output.out();
-        const Status status =
-            layer->Forward(query.in(), key.in(), value.in(), LayerOptions(),
-                           outputs, &workspace);
-        if (!status.ok()) {
-          // Nothing was written.
-          EXPECT_EQ(output.Dense(),
-                    Floats(query_batch * out_rows * out_cols, 42.0f));
-        }
-        return status;
-      };
+  const auto forward = [&](size_t query_batch, size_t query_rows,
+                           size_t query_cols, size_t key_batch, size_t key_rows,
+                           size_t key_cols, size_t value_rows,
+                           size_t value_cols, size_t out_rows,
+                           size_t out_cols) {
+    const Tensor query(query_batch, query_rows, query_cols);
+    const Tensor key(key_batch, key_rows, key_cols);
+    const Tensor value(key_batch, value_rows, value_cols);
+    Tensor output(query_batch, out_rows, out_cols);
+    output.SetDense(Floats(query_batch * out_rows * out_cols, 42.0f));
+    ForwardOutputs outputs;
+    outputs.output = output.out();
+    const Status status = layer->Forward(query.in(), key.in(), value.in(),
+                                         LayerOptions(), outputs, &workspace);
+    if (!status.ok()) {
+      // Nothing was written.
+      EXPECT_EQ(output.Dense(),
+                Floats(query_batch * out_rows * out_cols, 42.0f));
+    }
+    return status;
+  };
   EXPECT_TRUE(forward(2, 3, 12, 2, 5, 10, 5, 9, 3, 7).ok());
   ExpectError(forward(2, 3, 11, 2, 5, 10, 5, 9, 3, 7),
               StatusCode::kShapeMismatch, {"query", "11", "12"});
@@ -87,8 +87,8 @@ TEST_P(LayerErrorsTest, RefusesOptionsBeforeWriting) {
       layer->Forward(x.in(), x.in(), x.in(), options, outputs, &workspace),
       StatusCode::kInvalidArgument, {"key_lengths[1]", "4", "3"});
   outputs.weights_kind = WeightsKind::kPerHead;
-  ExpectError(layer->Forward(x.in(), x.in(), x.in(), LayerOptions(),
-                             outputs, &workspace),
+  ExpectError(layer->Forward(x.in(), x.in(), x.in(), LayerOptions(), outputs,
+                             &workspace),
               StatusCode::kInvalidArgument, {"weights"});
   EXPECT_EQ(output.Dense(), Floats(48, 42.0f));
 }

@@ -23,9 +23,9 @@ RotaryConfig RandomRotary(size_t head_dim, Random* random) {
   RotaryConfig config;
   config.dim = 2 * random->Between(1, head_dim / 2);
   config.interleaved = random->Chance(0.5);
-  config.scaling = config.dim == 2 ? RotaryScaling::kLinear
-                                   : static_cast<RotaryScaling>(
-                                         random->Between(0, 4));
+  config.scaling = config.dim == 2
+                       ? RotaryScaling::kLinear
+                       : static_cast<RotaryScaling>(random->Between(0, 4));
   config.factor = 2.0;
   config.original_length = 64.0;
   if (random->Chance(0.3)) {
@@ -179,17 +179,17 @@ TEST_P(LayerOptionsTest, RotaryDependsOnDistances) {
   const RotaryConfig rotary;
   LayerOptions options;
   options.rotary = &rotary;
-  const LayerRun near = RunLayer(*layer, query.in(), key.in(), value.in(),
-                                 options);
+  const LayerRun near =
+      RunLayer(*layer, query.in(), key.in(), value.in(), options);
   const Positions query_positions = {50, 51, 52};
   const Positions key_positions = {50, 51, 52, 53};
   options.query_positions = query_positions.data();
   options.key_positions = key_positions.data();
-  const LayerRun far = RunLayer(*layer, query.in(), key.in(), value.in(),
-                                options);
+  const LayerRun far =
+      RunLayer(*layer, query.in(), key.in(), value.in(), options);
   options.query_positions = nullptr;
-  const LayerRun other = RunLayer(*layer, query.in(), key.in(), value.in(),
-                                  options);
+  const LayerRun other =
+      RunLayer(*layer, query.in(), key.in(), value.in(), options);
   ASSERT_OK(near.status);
   ASSERT_OK(far.status);
   ASSERT_OK(other.status);

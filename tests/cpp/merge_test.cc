@@ -26,9 +26,8 @@ Merged Merge(const std::vector<Merged>& from, size_t rows, size_t cols) {
     parts.push_back({part.output.data(), part.lse.data()});
   }
   Merged merged = {Floats(rows * cols, 42.0f), Floats(rows, 42.0f)};
-  const Status status =
-      MergeAttention(parts.data(), parts.size(), rows, cols,
-                     merged.output.data(), merged.lse.data());
+  const Status status = MergeAttention(parts.data(), parts.size(), rows, cols,
+                                       merged.output.data(), merged.lse.data());
   EXPECT_TRUE(status.ok()) << status.message();
   return merged;
 }

@@ -17,8 +17,8 @@ using Positions = std::vector<int32_t>;
 // x [L, D] of one entry and head, row i at position positions[i].
 Floats Turn(const RotaryConfig& config, Floats x, const Positions& positions) {
   const size_t rows = positions.size();
-  const auto view = HeadsView<float>::HeadsFirst(x.data(), 1, 1, rows,
-                                                 x.size() / rows);
+  const auto view =
+      HeadsView<float>::HeadsFirst(x.data(), 1, 1, rows, x.size() / rows);
   RotaryPositions where;
   where.positions = positions.data();
   const Status status = RotaryEmbedding(config, where, view);
@@ -59,8 +59,8 @@ TEST(RotaryTest, PositionZeroChangesNothing) {
 Doubles Frequencies(const RotaryConfig& config, size_t head_dim,
                     double* magnitude) {
   Doubles frequencies(head_dim / 2, -1.0);
-  const Status status = RotaryFrequencies(config, head_dim, frequencies.data(),
-                                          magnitude);
+  const Status status =
+      RotaryFrequencies(config, head_dim, frequencies.data(), magnitude);
   EXPECT_TRUE(status.ok()) << status.message();
   return frequencies;
 }
@@ -152,9 +152,8 @@ TEST(RotaryTest, YarnScaling) {
   Doubles want;
   for (size_t i = 0; i < 64; ++i) {
     const double f = std::pow(10000.0, -static_cast<double>(i) / 64.0);
-    const double ramp =
-        std::min(1.0, std::max(0.0, (static_cast<double>(i) - low) /
-                                        (high - low)));
+    const double ramp = std::min(
+        1.0, std::max(0.0, (static_cast<double>(i) - low) / (high - low)));
     want.push_back(f * (1.0 - ramp) + f / 16.0 * ramp);
   }
   ExpectFrequencies(config, want, 0.1 * std::log(16.0) + 1.0);

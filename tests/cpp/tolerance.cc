@@ -83,8 +83,7 @@ AttentionBounds BoundAttention(const HeadsView<const T>& query,
           for (size_t d = 0; d < query.cols; ++d) {
             const double q = std::abs(double{query.Row(b, h, i)[d]});
             const double k = std::abs(
-                extra ? double{extra_key.Row(extra_b, kv_head,
-                                             j - own_keys)[d]}
+                extra ? double{extra_key.Row(extra_b, kv_head, j - own_keys)[d]}
                       : double{key.Row(b, kv_head, j)[d]});
             const double dq = ErrorAt(errors.query, b, h, i, d);
             const double dk =
@@ -136,10 +135,10 @@ AttentionBounds BoundAttention(const HeadsView<const T>& query,
           bounds.weights[row * keys + j] =
               weights[j] * factor + 2.0 * kSmallestNormal;
           for (size_t d = 0; d < v_cols; ++d) {
-            const double v = std::abs(
-                extra ? double{extra_value.Row(extra_value_b, kv_head,
-                                               j - own_keys)[d]}
-                      : double{value.Row(b, kv_head, j)[d]});
+            const double v =
+                std::abs(extra ? double{extra_value.Row(extra_value_b, kv_head,
+                                                        j - own_keys)[d]}
+                               : double{value.Row(b, kv_head, j)[d]});
             const double dv =
                 extra ? 0.0 : ErrorAt(errors.value, b, kv_head, j, d);
             bounds.output[row * v_cols + d] +=
@@ -194,9 +193,8 @@ std::vector<double> BoundLinear(const TensorView<const T>& input,
   return bounds;
 }
 
-std::vector<double> BoundNorm(const std::vector<double>& x,
-                              const float* weight, double epsilon,
-                              size_t head_dim,
+std::vector<double> BoundNorm(const std::vector<double>& x, const float* weight,
+                              double epsilon, size_t head_dim,
                               const std::vector<double>& errors) {
   const double n = static_cast<double>(head_dim);
   std::vector<double> bounds(x.size());
@@ -214,8 +212,7 @@ std::vector<double> BoundNorm(const std::vector<double>& x,
     const double of_root =
         0.5 * moved / n / mean + SumError(head_dim + 2) + 4.0 * kRoundoff;
     for (size_t d = 0; d < head_dim; ++d) {
-      const double w =
-          weight == nullptr ? 1.0 : std::abs(double{weight[d]});
+      const double w = weight == nullptr ? 1.0 : std::abs(double{weight[d]});
       bounds[row * head_dim + d] =
           w / std::sqrt(mean) *
           (dx[d] + (std::abs(values[d]) + dx[d]) *
@@ -228,14 +225,12 @@ std::vector<double> BoundNorm(const std::vector<double>& x,
 std::vector<double> BoundRotary(const std::vector<double>& x,
                                 const RotaryConfig& config, size_t head_dim,
                                 const std::vector<double>& errors) {
-  const reference::RotaryAngles angles =
-      reference::AnglesOf(config, head_dim);
+  const reference::RotaryAngles angles = reference::AnglesOf(config, head_dim);
   const size_t pairs = angles.frequencies.size();
   std::vector<double> bounds = errors;
   for (size_t row = 0; row < x.size() / head_dim; ++row) {
     for (size_t pair = 0; pair < pairs; ++pair) {
-      const size_t a =
-          row * head_dim + (config.interleaved ? 2 * pair : pair);
+      const size_t a = row * head_dim + (config.interleaved ? 2 * pair : pair);
       const size_t b =
           row * head_dim + (config.interleaved ? 2 * pair + 1 : pair + pairs);
       // Of the sine, the cosine, two products and a sum.

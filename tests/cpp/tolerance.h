@@ -76,9 +76,8 @@ std::vector<double> BoundLinear(const TensorView<const T>& input,
 
 // Errors of `x` [.., head_dim] after the norm of its rows, when it comes with
 // `errors`.
-std::vector<double> BoundNorm(const std::vector<double>& x,
-                              const float* weight, double epsilon,
-                              size_t head_dim,
+std::vector<double> BoundNorm(const std::vector<double>& x, const float* weight,
+                              double epsilon, size_t head_dim,
                               const std::vector<double>& errors);
 // The same after turning the pairs of x [B, L, heads * head_dim].
 std::vector<double> BoundRotary(const std::vector<double>& x,
