@@ -360,6 +360,27 @@ TEST_P(CachedAttentionTest, K08RollingInRandomSteps) {
   }
 }
 
+// Softcap, ALiBi, sinks and gates compose with what a rolling cache drops.
+TEST_P(CachedAttentionTest, K08RollingWithScoreOptions) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Random random(860 + seed);
+    const size_t length = random.Between(1, 260);
+    const size_t window = random.Between(1, 40);
+    const size_t sinks = random.Between(0, 5);
+    AttentionCase test = CausalCase(2, length, &random);
+    AddRandomScoreOptions(&test, &random);
+    const auto cache = PoisonedCache(CacheConfig(test, 0, window, sinks));
+    const CachedRun run =
+        RunSteps(test, RandomSteps(length, 64, &random), cache.get());
+    ASSERT_OK(run.status);
+    test.attend = RollingMask(length, window, sinks);
+    const AttentionRun want = RunCore(test);
+    EXPECT_TRUE(SameBits(run.output, want.output)) << test.Describe();
+    EXPECT_TRUE(SameBits(run.lse, want.lse)) << test.Describe();
+  }
+}
+
 TEST_P(CachedAttentionTest, K05UnboundedTextInFixedMemory) {
   Random random(32);
   AttentionCase test = CausalCase(1, 1000, &random);
