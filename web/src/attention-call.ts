@@ -1,9 +1,10 @@
 // One attention call on its way through WASM memory: reserve, write, call, read. Memory may grow only in reserve, and
 // no view is kept across it.
 import type { Core } from './core.js';
-import type { AttentionPlan, Broadcast, PerBatch } from './forward-options.js';
+import type { AttentionPlan, Broadcast, PerBatchInput } from './forward-options.js';
 import { ATTENTION, type RawModule } from './raw.js';
-import type { Tensor } from './tensor.js';
+import type { Tensor, TensorInput } from './tensor.js';
+import { checkUnchanged, checkedView } from './typed-arrays.js';
 
 /** Elements from one entry, head and row to the next. */
 export interface Strides {
@@ -106,14 +107,13 @@ export class AttentionCall {
     const output = core.place(floats(g.outputSize));
     const weights = core.place(floats(this.#weightsSize));
     const lse = core.place(floats(this.#lseSize));
-    const attendMask = plan.attendMask && core.place(plan.attendMask.data.length);
-    const attnBias = plan.attnBias && core.place(floats(plan.attnBias.data.length));
+    const attendMask = plan.attendMask && core.place(plan.attendMask.length);
+    const attnBias = plan.attnBias && core.place(floats(plan.attnBias.length));
     const padding = plan.keyPaddingMask && core.place(plan.keyPaddingMask.length);
     const keyLengths = plan.keyLengths === undefined ? undefined : core.place(4 * g.batch);
     const queryLengths = plan.queryLengths === undefined ? undefined : core.place(4 * g.batch);
     const queryOffset = plan.queryOffset === undefined ? undefined : core.place(4 * g.batch);
-    const base = core.commit(this.#call, () => this.#sizes());
-    if (!this.#empty) reserve();
+    const base = core.commit(this.#call, () => this.#sizes(), this.#empty ? undefined : reserve);
 
     const raw = core.alive(this.#call);
     this.#query = base + query;
@@ -132,9 +132,11 @@ export class AttentionCall {
     f64[at + ATTENTION.queryOffsets] = offset(queryOffset);
     writeMaskSlots(f64, at + ATTENTION.attendMask, offset(attendMask), plan.attendMask);
     writeMaskSlots(f64, at + ATTENTION.attnBias, offset(attnBias), plan.attnBias);
-    if (plan.attendMask) writeBytes(raw.HEAPU8, offset(attendMask), plan.attendMask.data);
-    if (plan.attnBias) raw.HEAPF32.set(plan.attnBias.data, offset(attnBias) / 4);
-    if (plan.keyPaddingMask) writeBytes(raw.HEAPU8, offset(padding), plan.keyPaddingMask);
+    const bytes = ({ data, length }: { data: Uint8Array; length: number }, name: string, to: number): void =>
+      raw.HEAPU8.set(checkedView(this.#call, `${name}.data`, Uint8Array, data, length), to);
+    if (plan.attendMask) bytes(plan.attendMask, 'attendMask', offset(attendMask));
+    if (plan.attnBias) this.#writeFloats(raw.HEAPF32, 'attnBias', plan.attnBias, offset(attnBias));
+    if (plan.keyPaddingMask) bytes(plan.keyPaddingMask, 'keyPaddingMask', offset(padding));
     writePerBatch(raw.HEAP32, offset(keyLengths), plan.keyLengths, g.batch);
     writePerBatch(raw.HEAP32, offset(queryLengths), plan.queryLengths, g.batch);
     writePerBatch(raw.HEAP32, offset(queryOffset), plan.queryOffset, g.batch);
@@ -164,11 +166,18 @@ export class AttentionCall {
     f64[at + ATTENTION.lse] = plan.returnLse ? this.#lse : 0;
   }
 
-  writeInputs(query: Float32Array, key: Float32Array, value: Float32Array): void {
+  writeInputs(query: TensorInput, key: TensorInput, value: TensorInput): void {
     const f32 = this.#core.alive(this.#call).HEAPF32;
-    f32.set(query, this.#query / 4);
-    if (this.#key !== this.#query) f32.set(key, this.#key / 4);
-    if (this.#value !== this.#query && this.#value !== this.#key) f32.set(value, this.#value / 4);
+    this.#writeFloats(f32, 'query', query, this.#query);
+    if (key !== query) this.#writeFloats(f32, 'key', key, this.#key);
+    if (value !== query && value !== key) this.#writeFloats(f32, 'value', value, this.#value);
+    // Memory that grew may have taken an array with it that once was lent from it.
+    const { out } = this.#plan;
+    if (out) checkUnchanged(this.#call, 'out', out, this.#g.outputSize);
+  }
+
+  #writeFloats(f32: Float32Array, name: string, { data, length }: Omit<TensorInput, 'shape'>, offset: number): void {
+    f32.set(checkedView(this.#call, `${name}.data`, Float32Array, data, length), offset / 4);
   }
 
   /** No query at all: the results are empty, and the core need not be asked. */
@@ -188,7 +197,9 @@ export class AttentionCall {
     const { out, weightsKind, returnLse } = this.#plan;
     const copy = (offset: number, size: number): Float32Array => f32.slice(offset / 4, offset / 4 + size);
     const at = this.#output / 4;
-    if (out) out.set(f32.subarray(at, at + g.outputSize));
+    if (out) {
+      checkedView(this.#call, 'out', Float32Array, out, g.outputSize).set(f32.subarray(at, at + g.outputSize));
+    }
     const output = { data: out ?? copy(this.#output, g.outputSize), shape: g.outputShape };
     const result: { output: Tensor; weights?: Tensor; lse?: Tensor } = { output };
     if (weightsKind !== 0) {
@@ -237,12 +248,7 @@ function writeMaskSlots(f64: Float64Array, at: number, offset: number, mask: Bro
   for (let i = 0; i < 4; ++i) f64[at + 1 + i] = mask ? (mask.sizes[i] as number) : 1;
 }
 
-function writeBytes(u8: Uint8Array, offset: number, data: Uint8Array | readonly boolean[]): void {
-  if (data instanceof Uint8Array) u8.set(data, offset);
-  else for (let i = 0; i < data.length; ++i) u8[offset + i] = data[i] ? 1 : 0;
-}
-
-function writePerBatch(i32: Int32Array, offset: number, value: PerBatch | undefined, batch: number): void {
+function writePerBatch(i32: Int32Array, offset: number, value: PerBatchInput | undefined, batch: number): void {
   if (value === undefined) return;
   if (typeof value === 'number') i32.fill(value, offset / 4, offset / 4 + batch);
   else i32.set(value, offset / 4);

@@ -1,8 +1,9 @@
 // The options that both attention calls share: checked here, once, before anything is touched in WASM memory.
 import { checkBoolean, checkChoice, checkFinite, checkOptions, checkWhole } from './arguments.js';
-import { describe, showShape, typedArrayName } from './describe.js';
+import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
-import { type MaskTensor, type Tensor, MAX_SIZE, checkBias, checkMask } from './tensor.js';
+import { type MaskInput, type MaskTensor, type Tensor, MAX_SIZE, readBias, readMask } from './tensor.js';
+import { trueLength, typedArrayName } from './typed-arrays.js';
 
 /** One whole number for all batch entries, or one for each. */
 export type PerBatch = number | readonly number[] | Int32Array;
@@ -55,17 +56,22 @@ export interface AttentionSizes {
 /** A mask whose sizes are known to broadcast to [B, H, L, S]. */
 export interface Broadcast<Data> {
   readonly data: Data;
+  /** Of data, when it was checked. */
+  readonly length: number;
   readonly sizes: readonly [number, number, number, number];
 }
 
+/** One number for all batch entries, or an array of our own with one for each. */
+export type PerBatchInput = number | Int32Array;
+
 /** Options after all checks. */
 export interface AttentionPlan {
-  readonly attendMask: Broadcast<Uint8Array | readonly boolean[]> | undefined;
+  readonly attendMask: Broadcast<Uint8Array> | undefined;
   readonly attnBias: Broadcast<Float32Array> | undefined;
-  readonly keyPaddingMask: Uint8Array | readonly boolean[] | undefined;
-  readonly keyLengths: PerBatch | undefined;
-  readonly queryLengths: PerBatch | undefined;
-  readonly queryOffset: PerBatch | undefined;
+  readonly keyPaddingMask: MaskInput | undefined;
+  readonly keyLengths: PerBatchInput | undefined;
+  readonly queryLengths: PerBatchInput | undefined;
+  readonly queryOffset: PerBatchInput | undefined;
   readonly causal: 0 | 1 | 2;
   readonly scale: number;
   readonly emptyRows: 0 | 1;
@@ -178,12 +184,13 @@ export function checkOut(call: string, value: unknown, size: number): Float32Arr
     });
   }
   const out = value as Float32Array;
-  if (out.length !== size) {
+  const length = trueLength(out);
+  if (length !== size) {
     throw rangeError(
       {
         call,
         argument: 'out',
-        got: `${out.length} long`,
+        got: `${length} long`,
         wanted: `${size} long, the size of the output`,
         wayOut: `use new Float32Array(${size}) or a subarray`,
       },
@@ -194,20 +201,20 @@ export function checkOut(call: string, value: unknown, size: number): Float32Arr
 }
 
 function planAttendMask(call: string, value: unknown, sizes: AttentionSizes): AttentionPlan['attendMask'] {
-  checkMask(call, 'attendMask', value);
-  return { data: value.data, sizes: broadcastSizes(call, 'attendMask', value.shape, sizes) };
+  const { data, length, shape } = readMask(call, 'attendMask', value);
+  return { data, length, sizes: broadcastSizes(call, 'attendMask', shape, sizes) };
 }
 
 function planBias(call: string, value: unknown, sizes: AttentionSizes): AttentionPlan['attnBias'] {
-  checkBias(call, 'attnBias', value);
-  return { data: value.data, sizes: broadcastSizes(call, 'attnBias', value.shape, sizes) };
+  const { data, length, shape } = readBias(call, 'attnBias', value);
+  return { data, length, sizes: broadcastSizes(call, 'attnBias', shape, sizes) };
 }
 
 function planPadding(call: string, value: unknown, sizes: AttentionSizes): AttentionPlan['keyPaddingMask'] {
-  checkMask(call, 'keyPaddingMask', value);
+  const mask = readMask(call, 'keyPaddingMask', value);
   const { batch, keyLength, batched } = sizes;
   const wanted = batched ? [batch, keyLength] : [keyLength];
-  const { shape } = value;
+  const { shape } = mask;
   if (shape.length !== wanted.length || shape.some((size, i) => size !== wanted[i])) {
     throw rangeError(
       {
@@ -220,7 +227,7 @@ function planPadding(call: string, value: unknown, sizes: AttentionSizes): Atten
       'wrong-shape',
     );
   }
-  return value.data;
+  return mask;
 }
 
 /** [L, S] or [B, H, L, S] (unbatched also [H, L, S]), each size 1 or the full one. */
@@ -261,7 +268,7 @@ function broadcastSizes(
   return sizes as unknown as readonly [number, number, number, number];
 }
 
-/** A whole number, or one for each batch entry. */
+/** A whole number, or one for each batch entry, copied: another look at the caller's array could find others. */
 function checkPerBatch(
   call: string,
   argument: string,
@@ -269,11 +276,11 @@ function checkPerBatch(
   { batch }: AttentionSizes,
   least: number,
   most: number,
-): PerBatch | undefined {
+): PerBatchInput | undefined {
   if (value === undefined) return undefined;
   if (typeof value === 'number') return checkWhole(call, argument, value, { least, most });
-  const list = value as readonly unknown[] | Int32Array;
-  if (!Array.isArray(value) && typedArrayName(value) !== 'Int32Array') {
+  const isArray = Array.isArray(value);
+  if (!isArray && typedArrayName(value) !== 'Int32Array') {
     throw typeError({
       call,
       argument,
@@ -282,18 +289,21 @@ function checkPerBatch(
       wayOut: 'use Int32Array.from(values)',
     });
   }
-  if (list.length !== batch) {
+  const list = value as readonly unknown[] | Int32Array;
+  const length = isArray ? list.length : trueLength(list as Int32Array);
+  if (length !== batch) {
     throw rangeError(
       {
         call,
         argument,
-        got: `${list.length} long`,
+        got: `${length} long`,
         wanted: `${batch} long, one for each batch entry`,
         wayOut: 'give one number to use it for all',
       },
       'wrong-shape',
     );
   }
-  for (let b = 0; b < batch; ++b) checkWhole(call, `${argument}[${b}]`, list[b], { least, most });
-  return value as readonly number[] | Int32Array;
+  const copy = new Int32Array(batch);
+  for (let b = 0; b < batch; ++b) copy[b] = checkWhole(call, `${argument}[${b}]`, list[b], { least, most });
+  return copy;
 }

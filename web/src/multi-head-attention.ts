@@ -74,12 +74,13 @@ export class MultiHeadAttention {
   #reservedBatch = -1;
   #reservedQueries = -1;
   #reservedKeys = -1;
+  #reservedEpoch = 0;
 
   /** Loads the module when that has not happened yet, then makes a layer. */
   static async create(options: MultiHeadAttentionOptions, loadOptions?: LoadOptions): Promise<MultiHeadAttention> {
     const call = `${NAME}.create()`;
-    resolveLayer(call, options);
-    return new MultiHeadAttention({ ...options, runtime: await runtimeOf(call, options.runtime, loadOptions) });
+    const { runtime, ...layer } = resolveLayer(call, options);
+    return new MultiHeadAttention({ ...layer, runtime: await runtimeOf(call, runtime, loadOptions) });
   }
 
   /** Weights start as PyTorch initialises them, from `seed`. Needs a loaded runtime. */
@@ -90,7 +91,7 @@ export class MultiHeadAttention {
     const f64 = module.HEAPF64;
     for (const name of CONFIG_SLOTS) f64[this.#core.slots + CONFIG[name]] = configSlot(layer, name);
     const raw = module.MultiHeadAttention.create(this.#core.block);
-    if (raw === null) throw this.#core.failure(NEW, 4);
+    if (raw === null) throw this.#core.constructionFailure(NEW);
     this.#layer = layer;
     // NaN: the core holds the layer's scale.
     this.#defaults = { scale: NaN, emptyRows: layer.emptyRows };
@@ -109,15 +110,19 @@ export class MultiHeadAttention {
   /** Attention of query [B, L, E] over key [B, S, kDim] and value [B, S, vDim]; all three without B is fine, too. */
   forward(query: Tensor, key: Tensor | undefined, value: Tensor | undefined, options?: ForwardOptions): ForwardResult;
   forward(input: Tensor, ...rest: unknown[]): ForwardResult {
-    const raw = this.#handle.get(FORWARD);
+    this.#handle.get(FORWARD);
     const { query, key, value, options, geometry, batched } = checkLayerInputs(FORWARD, this.#layer, input, rest);
     const plan = planOptions(FORWARD, options, { ...geometry, batched }, this.#defaults);
     const call = new AttentionCall(this.#core, FORWARD, geometry, plan);
     const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
-    call.prepare(key === query, sameValue, () => this.#reserve(FORWARD, raw, geometry));
-    call.writeInputs(query.data, key.data, value.data);
-    call.invoke((block) => raw.forward(block));
-    return call.results();
+    // Anew: a getter of the arguments may have disposed of the layer.
+    const raw = this.#handle.get(FORWARD);
+    return this.#core.exclusively(FORWARD, () => {
+      call.prepare(key === query, sameValue, () => this.#reserve(FORWARD, raw, geometry));
+      call.writeInputs(query, key, value);
+      call.invoke((block) => raw.forward(block));
+      return call.results();
+    });
   }
 
   /**
@@ -125,7 +130,7 @@ export class MultiHeadAttention {
    * arrays are dead when f returns; until then every other call that could move the memory throws code 'busy'.
    */
   withBuffers<R>(size: BufferSizes, f: (views: BorrowedViews) => R): R {
-    const raw = this.#handle.get(WITH_BUFFERS);
+    this.#handle.get(WITH_BUFFERS);
     const o = checkOptions<BufferSizes>(WITH_BUFFERS, size, BUFFER_NAMES);
     const batched = o.batch !== undefined;
     const length = (name: 'batch' | 'queryLength' | 'keyLength'): number =>
@@ -171,7 +176,10 @@ export class MultiHeadAttention {
       );
     }
     const call = new AttentionCall(this.#core, WITH_BUFFERS, geometry, plan);
-    call.prepare(selfAttention, selfAttention ? 'query' : 'own', () => this.#reserve(WITH_BUFFERS, raw, geometry));
+    const raw = this.#handle.get(WITH_BUFFERS);
+    this.#core.exclusively(WITH_BUFFERS, () =>
+      call.prepare(selfAttention, selfAttention ? 'query' : 'own', () => this.#reserve(WITH_BUFFERS, raw, geometry)),
+    );
     let open = true;
     const run = (): void => {
       const name = `${WITH_BUFFERS} run()`;
@@ -188,6 +196,7 @@ export class MultiHeadAttention {
       try {
         const result = f({ ...call.views(), run });
         if (typeof (result as { then?: unknown } | null | undefined)?.then === 'function') {
+          ignoreRejection(result);
           throw typeError({
             call: WITH_BUFFERS,
             argument: 'f',
@@ -209,13 +218,14 @@ export class MultiHeadAttention {
    */
   loadStateDict(stateDict: StateDict, options?: LoadStateDictOptions): LoadStateDictResult {
     const call = `${NAME}.loadStateDict()`;
-    const raw = this.#handle.get(call);
+    this.#handle.get(call);
     const checked = checkLoadOptions(call, options);
     const plan = planStateDict(call, stateDict, this.#weightLayout(call, checked.layout), checked);
+    const raw = this.#handle.get(call);
     withParameters(this.#core, call, parameters(this.#layer), (views, offsets) => {
       const block = this.#writeWeightBlock(call, offsets);
       if (plan.missing.length > 0) this.#core.check(call, raw.getWeights(block));
-      writeParameters(plan, views);
+      writeParameters(call, plan, views);
       this.#core.check(call, raw.setWeights(block));
     });
     return { missing: plan.missing, unexpected: plan.unexpected };
@@ -224,9 +234,10 @@ export class MultiHeadAttention {
   /** Copies of the parameters, under PyTorch's names or those of another layout. */
   stateDict(options?: StateDictOptions): Record<string, Tensor> {
     const call = `${NAME}.stateDict()`;
-    const raw = this.#handle.get(call);
+    this.#handle.get(call);
     const checked = checkSaveOptions(call, options);
     const layout = this.#weightLayout(call, checked.layout);
+    const raw = this.#handle.get(call);
     return withParameters(this.#core, call, parameters(this.#layer), (views, offsets) => {
       this.#core.check(call, raw.getWeights(this.#writeWeightBlock(call, offsets)));
       return readParameters(layout, views, checked.prefix ?? '');
@@ -256,13 +267,29 @@ export class MultiHeadAttention {
 
   #reserve(call: string, raw: RawMultiHeadAttention, { batch, queryLength, keyLength }: AttentionGeometry): void {
     // The scratch only grows, so a call of the same sizes needs no second asking.
-    if (batch === this.#reservedBatch && queryLength === this.#reservedQueries && keyLength === this.#reservedKeys) {
+    const epoch = this.#core.scratchEpoch;
+    if (
+      batch === this.#reservedBatch &&
+      queryLength === this.#reservedQueries &&
+      keyLength === this.#reservedKeys &&
+      epoch === this.#reservedEpoch
+    ) {
       return;
     }
     this.#core.check(call, raw.reserve(batch, queryLength, keyLength));
     this.#reservedBatch = batch;
     this.#reservedQueries = queryLength;
     this.#reservedKeys = keyLength;
+    this.#reservedEpoch = epoch;
+  }
+}
+
+/** The error says all; a promise that rejects behind it must not end the process. */
+function ignoreRejection(result: unknown): void {
+  try {
+    Reflect.apply(Promise.prototype.then, result, [undefined, () => undefined]);
+  } catch {
+    // Not a promise but something with a method named then: nothing has begun that could reject.
   }
 }
 

@@ -1,12 +1,12 @@
 // The functional core: attention of projected heads, without weights of its own.
-import { checkChoice } from './arguments.js';
+import { checkChoice, checkOptions } from './arguments.js';
 import { AttentionCall, type AttentionGeometry, type ForwardResult, type Strides } from './attention-call.js';
 import type { Core } from './core.js';
 import { showShape } from './describe.js';
 import { type HeadwiseRangeError, rangeError } from './errors.js';
 import { FORWARD_OPTION_NAMES, type ForwardOptions, planOptions } from './forward-options.js';
 import { type Runtime, coreFor } from './runtime.js';
-import { type Tensor, checkTensor } from './tensor.js';
+import { type Tensor, type TensorInput, readTensor } from './tensor.js';
 
 /** Order of the axes: heads before positions (PyTorch, ONNX), or positions before heads (as projections make them). */
 export type HeadsLayout = 'BHLD' | 'BLHD';
@@ -39,26 +39,30 @@ interface Axes {
  * rank 2. Synchronous: await load() before.
  */
 export function scaledDotProductAttention(
-  query: Tensor,
-  key: Tensor,
-  value: Tensor,
+  queryTensor: Tensor,
+  keyTensor: Tensor,
+  valueTensor: Tensor,
   options?: AttentionOptions,
 ): ForwardResult {
-  checkTensor(CALL, 'query', query);
-  checkTensor(CALL, 'key', key);
-  checkTensor(CALL, 'value', value);
-  const layout = options?.layout === undefined ? 'BHLD' : checkChoice(CALL, 'layout', options.layout, LAYOUTS);
+  const query = readTensor(CALL, 'query', queryTensor);
+  const key = keyTensor === queryTensor ? query : readTensor(CALL, 'key', keyTensor);
+  const value =
+    valueTensor === queryTensor ? query : valueTensor === keyTensor ? key : readTensor(CALL, 'value', valueTensor);
+  const o = options === undefined ? undefined : checkOptions<AttentionOptions>(CALL, options, KNOWN);
+  const layout = o?.layout === undefined ? 'BHLD' : checkChoice(CALL, 'layout', o.layout, LAYOUTS);
   const geometry = checkInputs(query, key, value, layout);
   const batched = query.shape.length === 4;
-  const plan = planOptions(CALL, options, { ...geometry, batched }, undefined, KNOWN);
-  const core = coreFor(CALL, options?.runtime);
+  const plan = planOptions(CALL, o, { ...geometry, batched }, undefined, KNOWN);
+  const core = coreFor(CALL, o?.runtime);
 
   const call = new AttentionCall(core, CALL, geometry, plan);
   const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
-  call.prepare(key === query, sameValue, () => reserve(core, geometry));
-  call.writeInputs(query.data, key.data, value.data);
-  call.invoke((block) => core.alive(CALL).scaledDotProductAttention(block));
-  return call.results();
+  return core.exclusively(CALL, () => {
+    call.prepare(key === query, sameValue, () => reserve(core, geometry));
+    call.writeInputs(query, key, value);
+    call.invoke((block) => core.alive(CALL).scaledDotProductAttention(block));
+    return call.results();
+  });
 }
 
 const LAYOUTS = ['BHLD', 'BLHD'] as const satisfies readonly HeadsLayout[];
@@ -77,7 +81,7 @@ function axes(shape: readonly number[], layout: HeadsLayout): Axes {
 const shapeError = (argument: string, shape: readonly number[], wanted: string, wayOut: string): HeadwiseRangeError =>
   rangeError({ call: CALL, argument, got: showShape(shape), wanted, wayOut }, 'wrong-shape');
 
-function checkInputs(query: Tensor, key: Tensor, value: Tensor, layout: HeadsLayout): AttentionGeometry {
+function checkInputs(query: TensorInput, key: TensorInput, value: TensorInput, layout: HeadsLayout): AttentionGeometry {
   const rank = query.shape.length;
   const letters = layout.split('').join(', ');
   const named = `[${letters}] (layout '${layout}')`;
