@@ -117,6 +117,7 @@ function attendToCache(query: TensorInput, options: Partial<AttentionOptions>): 
   const sizes = { ...geometry, keyLength: seen, batched: query.shape.length === 4 };
   const context = { known: KNOWN, defaults: PLAIN, cache: cache.config };
   const plan = planOptions(CALL, options, sizes, geometry, context);
+  checkHeld(cache, geometry.queryLength, plan.queryLengths);
   const call = new AttentionCall(core, CALL, geometry, plan);
   return core.exclusively(CALL, () => {
     call.prepare(false, 'key', () => undefined);
@@ -153,6 +154,24 @@ function cachedGeometry(
   const none = { batch, heads: numKvHeads, length: 0, width: headDim };
   const geometry = geometryOf(q, none, { ...none, width: vHeadDim }, rank, layout);
   return { geometry: withKeys(geometry, seen), seen };
+}
+
+/** A rolling cache that was cropped may lack what queries before its end would see. */
+function checkHeld({ config, raw }: OpenCache, queryLength: number, queryLengths: Int32Array | undefined): void {
+  const { batch, window, sinkTokens } = config;
+  for (let b = 0; b < batch && window > 0; ++b) {
+    const count = queryLengths === undefined ? queryLength : (queryLengths[b] as number);
+    const first = raw.length(b) - count;
+    const oldest = Math.max(sinkTokens, first - (window - 1));
+    if (count === 0 || first < 0 || oldest > first || raw.holds(b, oldest)) continue;
+    throw rangeError({
+      call: CALL,
+      argument: 'cache',
+      got: `without token ${oldest} of entry ${b}, which a rolling cache has dropped`,
+      wanted: `one that holds what the query at position ${first} sees`,
+      wayOut: 'attend before crop(), or crop by less',
+    });
+  }
 }
 
 /** Results with `columns` keys. */
