@@ -334,6 +334,18 @@ describe('crop, fork, reorder, clear', () => {
     expect(cache.save()).toEqual(before);
     cache.crop(198);
     expect(cache.length).toBe(198);
+    // Cropped as far as it goes, it has no window left for a query before its end.
+    let length = 198;
+    while (cache.holds(length - 5)) cache.crop(--length);
+    expectError(() => scaledDotProductAttention(zeros(1, 2, 3, 4), { cache, runtime }), {
+      type: HeadwiseRangeError,
+      code: 'out-of-range',
+      call: 'scaledDotProductAttention()',
+      argument: 'cache',
+      got: 'without token',
+      wanted: `the query at position ${length - 3} sees`,
+    });
+    expect(scaledDotProductAttention(zeros(1, 2, 1, 4), { cache, runtime }).output.shape).toEqual([1, 2, 1, 4]);
   });
 });
 

@@ -36,7 +36,7 @@ describe('bad options', () => {
   beforeAll(async () => {
     await load();
   });
-  const WHOLE = 'a whole number from 1 to 2147483647';
+  const WHOLE = 'a whole number from 1 to 16777216';
   test.each<[string, unknown, ExpectedError]>([
     ['nothing', undefined, { ...TYPE, argument: 'options', got: 'undefined', wanted: 'embedDim and numHeads' }],
     ['a number', 512, { ...TYPE, argument: 'options', got: '512', wanted: 'an object' }],

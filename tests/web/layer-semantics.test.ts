@@ -387,3 +387,23 @@ describe('bad options', () => {
     });
   });
 });
+
+test('create() makes what the constructor makes', async () => {
+  const options = {
+    ...good,
+    qkNorm: { epsilon: 1e-5 },
+    sinks: true,
+    alibi: true,
+    softcap: 3,
+    window: [4, 0],
+    rope: { scaling: { type: 'yarn', factor: 2, originalLength: 64 }, sections: [1, 2] },
+  } as const;
+  const runtime = await load();
+  const [made, created] = [
+    new MultiHeadAttention({ ...options, runtime }),
+    await MultiHeadAttention.create({ ...options, runtime }),
+  ];
+  expect(created.config).toEqual(made.config);
+  const positions = Int32Array.from({ length: 2 * B * L }, (_, i) => i % L);
+  expectSameBits(created.forward(x, { positions }).output.data, made.forward(x, { positions }).output.data);
+});

@@ -75,7 +75,11 @@ describe.each(['simd', 'relaxed'] as const)('%s build', (variant) => {
     const [q, k, v] = [column(0), column(0, 0), column(10, 20)];
     expect(attend(q, k, v, { attendMask: mask([1, 2], 1, 0) })).toEqual([10]);
     expect(attend(q, k, v, { keyPaddingMask: undefined, attnBias: floats([1, 2], 0, -Infinity) })).toEqual([10]);
-    const batched = [q, k, v].map(({ data, shape }) => ({ data, shape: [1, 1, ...shape] })) as [Tensor, Tensor, Tensor];
+    const batched = [q, k, v].map(({ data, shape }) => ({ data, shape: [1, 1, ...shape] })) as unknown as [
+      Tensor,
+      Tensor,
+      Tensor,
+    ];
     expect(attend(...batched, { keyPaddingMask: mask([1, 2], 0, 1) })).toEqual([10]);
     const mha = new MultiHeadAttention({ embedDim: 1, numHeads: 1, runtime });
     const one = floats([1, 1], 1);

@@ -25,10 +25,37 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   num_heads: 'numHeads',
 };
 
-/** The options object, or an empty one; every name must be known. Values of undefined count as absent. */
+/**
+ * An object that can hold named values: {}, an instance of a class, a module. Not what has a meaning of its own, such
+ * as a Map, a Date, an Array or an ArrayBuffer: its names would be missed.
+ */
+const isNamed = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' &&
+  value !== null &&
+  /^\[object (Object|Module)\]$/.test(Object.prototype.toString.call(value));
+
+/** What an object or a Map holds, each value read once; undefined for everything else. */
+export function namedEntries(value: unknown): (readonly [string, unknown])[] | undefined {
+  if (Object.prototype.toString.call(value) !== '[object Map]')
+    return isNamed(value) ? Object.entries(value) : undefined;
+  const entries: (readonly [string, unknown])[] = [];
+  const collect = (item: unknown, name: string): void => void entries.push([name, item]);
+  try {
+    // Not the object's own method, which may tell each time another story.
+    Reflect.apply(Map.prototype.forEach, value, [collect]);
+  } catch {
+    return undefined; // It only looked like a Map.
+  }
+  return entries;
+}
+
+/**
+ * The options, each read once, or none; every name must be known, inherited ones, too. Values of undefined count as
+ * absent.
+ */
 export function checkOptions<T extends object>(call: string, value: unknown, known: ReadonlySet<string>): Partial<T> {
   if (value === undefined) return {};
-  if (typeof value !== 'object' || value === null || Array.isArray(value) || ArrayBuffer.isView(value)) {
+  if (!isNamed(value)) {
     throw typeError({
       call,
       argument: 'options',
@@ -37,8 +64,9 @@ export function checkOptions<T extends object>(call: string, value: unknown, kno
       wayOut: `its names are ${[...known].join(', ')}`,
     });
   }
-  for (const name of Object.keys(value)) {
-    if (known.has(name) || (value as Record<string, unknown>)[name] === undefined) continue;
+  // With those of its prototypes.
+  for (const name in value) {
+    if (known.has(name) || value[name] === undefined) continue;
     const argument = `option "${name}"`;
     if (LATER.has(name)) {
       throw typeError(
@@ -58,7 +86,9 @@ export function checkOptions<T extends object>(call: string, value: unknown, kno
       'unknown-option',
     );
   }
-  return value as Partial<T>;
+  const options: Record<string, unknown> = {};
+  for (const name of known) options[name] = value[name];
+  return options as Partial<T>;
 }
 
 function checkNumber(call: string, argument: string, value: unknown, wanted: string): asserts value is number {

@@ -1,11 +1,11 @@
 // One attention call on its way through WASM memory: reserve, write, call, read. Memory may grow only in reserve, and
 // no view is kept across it.
-import type { AttentionPlan, PlannedResult } from './call-plan.js';
+import type { AttentionPlan, PlannedArray, PlannedResult } from './call-plan.js';
 import type { Core } from './core.js';
-import { typedArrayName } from './describe.js';
 import { ATTENTION, ATTENTION_SLOTS, type RawModule } from './raw.js';
 import { writeRope } from './rope-options.js';
-import { type Tensor, product } from './tensor.js';
+import { type Tensor, type TensorInput, product } from './tensor.js';
+import { checkUnchanged, checkedView, typedArrayName } from './typed-arrays.js';
 
 /** Elements from one entry, head and row to the next. */
 export interface Strides {
@@ -106,9 +106,8 @@ export class AttentionCall {
     const value = sameValue === 'query' ? query : sameValue === 'key' ? key : core.place(floats(g.valueSize));
     const output = core.place(floats(g.outputSize));
     const resultsAt = results.map(({ shape }) => core.place(floats(product(shape))));
-    const arraysAt = arrays.map(({ data }) => core.place(data.length * (typedArrayName(data)?.includes('32') ? 4 : 1)));
-    const base = core.commit(this.#call, () => this.#sizes());
-    if (!this.#empty) reserve();
+    const arraysAt = arrays.map(({ data, length }) => core.place(length * data.BYTES_PER_ELEMENT));
+    const base = core.commit(this.#call, () => this.#sizes(), this.#empty ? undefined : reserve);
 
     const raw = core.alive(this.#call);
     this.#query = base + query;
@@ -117,10 +116,10 @@ export class AttentionCall {
     this.#output = base + output;
     this.#results = resultsAt.map((at) => base + at);
     this.#writeSlots(raw);
-    arrays.forEach(({ slot, data }, i) => {
+    arrays.forEach((array, i) => {
       const offset = base + (arraysAt[i] as number);
-      raw.HEAPF64[core.slots + ATTENTION[slot]] = offset;
-      writeArray(raw, offset, data);
+      raw.HEAPF64[core.slots + ATTENTION[array.slot]] = offset;
+      writeArray(this.#call, raw, offset, array);
     });
   }
 
@@ -151,11 +150,18 @@ export class AttentionCall {
     f64[at + ATTENTION.rotary] = this.#core.sideBlock;
   }
 
-  writeInputs(query: Float32Array, key: Float32Array, value: Float32Array): void {
+  writeInputs(query: TensorInput, key: TensorInput, value: TensorInput): void {
     const f32 = this.#core.alive(this.#call).HEAPF32;
-    f32.set(query, this.#query / 4);
-    if (this.#key !== this.#query) f32.set(key, this.#key / 4);
-    if (this.#value !== this.#query && this.#value !== this.#key) f32.set(value, this.#value / 4);
+    this.#writeFloats(f32, 'query', query, this.#query);
+    if (key !== query) this.#writeFloats(f32, 'key', key, this.#key);
+    if (value !== query && value !== key) this.#writeFloats(f32, 'value', value, this.#value);
+    // Memory that grew may have taken an array with it that once was lent from it.
+    const { out } = this.#plan;
+    if (out) checkUnchanged(this.#call, 'out', out, this.#g.outputSize);
+  }
+
+  #writeFloats(f32: Float32Array, name: string, { data, length }: TensorInput, offset: number): void {
+    f32.set(checkedView(this.#call, `${name}.data`, Float32Array, data, length), offset / 4);
   }
 
   /** No query at all: the results are empty, and the core need not be asked. */
@@ -175,7 +181,9 @@ export class AttentionCall {
     const { out, results } = this.#plan;
     const copy = (offset: number, size: number): Float32Array => f32.slice(offset / 4, offset / 4 + size);
     const at = this.#output / 4;
-    if (out) out.set(f32.subarray(at, at + g.outputSize));
+    if (out) {
+      checkedView(this.#call, 'out', Float32Array, out, g.outputSize).set(f32.subarray(at, at + g.outputSize));
+    }
     const output = { data: out ?? copy(this.#output, g.outputSize), shape: g.outputShape };
     const result: { output: Tensor } & { [Name in PlannedResult['name']]?: Tensor } = { output };
     results.forEach(({ name, shape }, i) => {
@@ -220,18 +228,15 @@ function writeViewSlots(f64: Float64Array, at: number, offset: number, strides: 
   f64[at + 3] = strides.row;
 }
 
-function writeArray(raw: RawModule, offset: number, data: AttentionPlan['arrays'][number]['data']): void {
+function writeArray(call: string, raw: RawModule, offset: number, { name, data, length }: PlannedArray): void {
   switch (typedArrayName(data)) {
     case 'Float32Array':
-      raw.HEAPF32.set(data as Float32Array, offset / 4);
+      raw.HEAPF32.set(checkedView(call, name, Float32Array, data, length), offset / 4);
       break;
     case 'Int32Array':
-      raw.HEAP32.set(data as Int32Array, offset / 4);
-      break;
-    case 'Uint8Array':
-      raw.HEAPU8.set(data as Uint8Array, offset);
+      raw.HEAP32.set(checkedView(call, name, Int32Array, data, length), offset / 4);
       break;
     default:
-      for (let i = 0; i < data.length; ++i) raw.HEAPU8[offset + i] = data[i] ? 1 : 0;
+      raw.HEAPU8.set(checkedView(call, name, Uint8Array, data, length), offset);
   }
 }

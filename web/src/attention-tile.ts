@@ -10,7 +10,8 @@ import { type ForwardOptions, PLAIN, planOptions } from './forward-options.js';
 import { TILE_SLOTS, type TileSlot } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
 import { type HeadsLayout, LAYOUTS, checkInputs, scaledDotProductAttention } from './scaled-dot-product-attention.js';
-import { type Tensor, checkTensor } from './tensor.js';
+import { type Tensor, type TensorInput, readTensor } from './tensor.js';
+import { checkedView } from './typed-arrays.js';
 
 /** 'weights', or scores: 'raw', 'capped' or 'biased', as needScores has them. */
 export type TileKind = 'weights' | 'raw' | 'capped' | 'biased';
@@ -108,40 +109,43 @@ export function checkRange(call: string, argument: string, value: unknown, lengt
 
 /** All checks of the inputs; nothing is computed yet. `o` may hold more than ScoreOptions. */
 export function openTiles(call: string, query: Tensor, key: Tensor, o: Partial<ScoreOptions>): Tiles {
-  checkTensor(call, 'query', query);
-  checkTensor(call, 'key', key);
+  const queries = readTensor(call, 'query', query);
+  const keys = key === query ? queries : readTensor(call, 'key', key);
   const layout = o.layout === undefined ? 'BHLD' : checkChoice(call, 'layout', o.layout, LAYOUTS);
-  const full = checkInputs(call, query, key, key, layout);
+  const full = checkInputs(call, queries, keys, keys, layout);
   // No values take part, and there is no output.
   const geometry = { ...full, valueSize: 0, outputSize: 0 };
-  const batched = query.shape.length === 4;
+  const batched = queries.shape.length === 4;
   const options = Object.fromEntries(FORWARD_NAMES.map((name) => [name, o[name]])) as ForwardOptions;
   const sizes = { ...geometry, batched };
   const plan = planOptions(call, options, sizes, geometry, { known: PLAN_NAMES, defaults: PLAIN });
-  if (o.lse !== undefined) checkLse(call, o.lse, geometry.lseShape);
+  const given = o.lse === undefined ? undefined : checkLse(call, o.lse, geometry.lseShape);
   const core = coreFor(call, o.runtime);
-  const lse = (): Float32Array => {
-    if (o.lse !== undefined) return o.lse.data;
+  const lse = (): TensorInput => {
+    if (given !== undefined) return given;
     // Values of width 1: the output costs no more than the lse itself.
-    const shape = [...key.shape.slice(0, -1), 1];
-    const value = { data: new Float32Array(key.data.length / geometry.headDim), shape };
+    const shape = [...keys.shape.slice(0, -1), 1];
+    const value = { data: new Float32Array(keys.length / geometry.headDim), shape };
     const { runtime } = o;
-    const result = scaledDotProductAttention(query, key, value, { ...options, layout, runtime, returnLse: true });
-    return (result.lse as Tensor).data;
+    const result = scaledDotProductAttention(queries, keys, value, { ...options, layout, runtime, returnLse: true });
+    const { data, shape: lseShape } = result.lse as Tensor;
+    return { data, length: data.length, shape: lseShape };
   };
   return {
     geometry,
     position: (b) => positionOf(plan, geometry, b),
     read(kind, largest, f) {
-      const saved = kind === 'weights' ? lse() : new Float32Array(0);
-      readTiles(call, core, geometry, plan, { query, key, kind, saved, largest }, f);
+      const saved = kind === 'weights' ? lse() : NOTHING;
+      readTiles(call, core, geometry, plan, { query: queries, key: keys, kind, saved, largest }, f);
     },
   };
 }
 
-function checkLse(call: string, lse: unknown, wanted: readonly number[]): void {
-  checkTensor(call, 'lse', lse);
-  if (showShape(lse.shape) === showShape(wanted)) return;
+const NOTHING: TensorInput = { data: new Float32Array(0), length: 0, shape: [0] };
+
+function checkLse(call: string, value: unknown, wanted: readonly number[]): TensorInput {
+  const lse = readTensor(call, 'lse', value);
+  if (showShape(lse.shape) === showShape(wanted)) return lse;
   const wayOut = 'give what the call returned with returnLse: true';
   const complaint = { call, argument: 'lse.shape', got: showShape(lse.shape), wanted: showShape(wanted), wayOut };
   throw rangeError(complaint, 'wrong-shape');
@@ -156,10 +160,10 @@ function positionOf({ numbers, arrays }: AttentionPlan, g: AttentionGeometry, b:
 }
 
 interface Source {
-  readonly query: Tensor;
-  readonly key: Tensor;
+  readonly query: TensorInput;
+  readonly key: TensorInput;
   readonly kind: TileKind;
-  readonly saved: Float32Array;
+  readonly saved: TensorInput;
   readonly largest: number;
 }
 
@@ -172,13 +176,13 @@ function readTiles(
   f: (tile: TileReader) => void,
 ): void {
   const attention = new AttentionCall(core, call, geometry, plan);
-  attention.prepare(key === query, 'key', () => undefined);
-  attention.writeInputs(query.data, key.data, key.data);
   const lseBytes = Math.ceil(saved.length / 16) * 64;
   const sizes = (): string => `a tile of ${largest} numbers and ${saved.length} of lse`;
   core.withTemporary(call, lseBytes + 4 * largest, sizes, (offset) => {
+    attention.prepare(key === query, 'key', () => undefined);
+    attention.writeInputs(query, key, key);
     const raw = core.alive(call);
-    raw.HEAPF32.set(saved, offset / 4);
+    raw.HEAPF32.set(checkedView(call, 'lse.data', Float32Array, saved.data, saved.length), offset / 4);
     const at = (offset + lseBytes) / 4;
     f((b, head, rows, keys) => {
       const size = (rows[1] - rows[0]) * (keys[1] - keys[0]);

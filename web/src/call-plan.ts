@@ -5,7 +5,11 @@ import type { AttentionSlot } from './raw.js';
 /** An input beside query, key and value. Masks are bytes. */
 export interface PlannedArray {
   readonly slot: AttentionSlot;
-  readonly data: Float32Array | Int32Array | Uint8Array | readonly boolean[];
+  /** In messages. */
+  readonly name: string;
+  readonly data: Float32Array | Int32Array | Uint8Array;
+  /** Of data, when it was checked. */
+  readonly length: number;
 }
 
 /** A result beside the output; each has a place of its own in ForwardResult. */

@@ -27,7 +27,9 @@ export class Core {
   #staging = 0;
   #stagingBytes = 0;
   #wanted = 0;
+  #scratchEpoch = 0;
   #borrower: string | undefined;
+  #running: string | undefined;
   readonly #held = new Set<Held>();
 
   constructor(raw: RawModule) {
@@ -66,6 +68,11 @@ export class Core {
     return this.#raw?.HEAPU8.byteLength ?? 0;
   }
 
+  /** Changes when the scratch was given back, and what was reserved must be reserved again. */
+  get scratchEpoch(): number {
+    return this.#scratchEpoch;
+  }
+
   /** The module for a call that may use the staging area or grow the memory. */
   use(call: string): RawModule {
     const raw = this.alive(call);
@@ -76,7 +83,28 @@ export class Core {
           ` under its views; call it after ${this.#borrower} has returned, or give it a runtime of its own`,
       );
     }
+    if (this.#running !== undefined) {
+      throw new HeadwiseError(
+        'busy',
+        `${call}: the runtime is at work for ${this.#running}; it must be free, because two calls at once would mix` +
+          ' their data; call it after that, or give it a runtime of its own',
+      );
+    }
     return raw;
+  }
+
+  /**
+   * One call from laying out to reading results. Nothing of the caller's runs in there (the checks before it read all
+   * that has getters), so what comes in between is refused.
+   */
+  exclusively<R>(call: string, f: () => R): R {
+    this.use(call);
+    this.#running = call;
+    try {
+      return f();
+    } finally {
+      this.#running = undefined;
+    }
   }
 
   /** The module for a call that does neither. */
@@ -110,28 +138,35 @@ export class Core {
     return at;
   }
 
-  commit(call: string, describeSizes: () => string): number {
-    const raw = this.use(call);
+  /**
+   * `reserve` makes the core's scratch large enough. It comes first: when it fails, the staging area has not grown. And
+   * when the staging area cannot grow, the scratch is given back, so that a failed call keeps nothing.
+   */
+  commit(call: string, describeSizes: () => string, reserve?: () => void): number {
+    const raw = this.alive(call);
     const bytes = Math.max(this.#wanted, ALIGNMENT);
+    if (bytes > this.#stagingBytes) checkAddressable(call, bytes, describeSizes);
+    reserve?.();
     if (bytes <= this.#stagingBytes) return this.#staging;
-    checkAddressable(call, bytes, describeSizes);
     // The old area goes first, so that the two need not exist at once.
     if (this.#staging !== 0) raw.release(this.#staging);
     this.#stagingBytes = alignUp(bytes, GROWTH);
     this.#staging = raw.allocate(this.#stagingBytes);
     if (this.#staging !== 0) return this.#staging;
     this.#stagingBytes = 0;
+    raw.releaseWorkspace();
+    this.#scratchEpoch += 1;
     throw outOfMemory(call, bytes, this.heapBytes);
   }
 
   /** Memory for the length of f only: for what is too large to keep, such as weights on their way. */
   withTemporary<R>(call: string, bytes: number, describeSizes: () => string, f: (offset: number) => R): R {
     const raw = this.use(call);
-    checkAddressable(call, bytes, describeSizes);
+    checkAddressable(call, bytes, describeSizes, WAY_TO_SMALLER);
     const offset = raw.allocate(Math.max(bytes, ALIGNMENT));
     if (offset === 0) throw outOfMemory(call, bytes, this.heapBytes);
     try {
-      return f(offset);
+      return this.exclusively(call, () => f(offset));
     } finally {
       raw.release(offset);
     }
@@ -140,6 +175,12 @@ export class Core {
   /** Turns a status of the core into an error. TypeScript checks all that it can before, so most are of memory. */
   check(call: string, status: number): void {
     if (status !== STATUS.ok) throw this.failure(call, status);
+  }
+
+  /** Why create() gave nothing. It has no status, but the text of a lack of memory is known. */
+  constructionFailure(call: string): HeadwiseError {
+    const lacks = /could not be had|no memory/.test(this.alive(call).lastError());
+    return this.failure(call, lacks ? STATUS.outOfMemory : STATUS.invalidConfig);
   }
 
   failure(call: string, status: number): HeadwiseError {
@@ -158,7 +199,14 @@ const outOfMemory = (call: string, bytes: number, heapBytes: number): HeadwiseMe
     `${call}: WASM memory of ${heapBytes} bytes could not grow by the ${bytes} bytes this call wants; ${WAY_TO_MEMORY}`,
   );
 
-export function checkAddressable(call: string, bytes: number, describeSizes: () => string): void {
+export const WAY_TO_SMALLER = 'use a smaller layer';
+
+export function checkAddressable(
+  call: string,
+  bytes: number,
+  describeSizes: () => string,
+  wayOut = WAY_TO_MEMORY,
+): void {
   if (bytes < ADDRESS_SPACE) return;
   throw rangeError(
     {
@@ -166,7 +214,7 @@ export function checkAddressable(call: string, bytes: number, describeSizes: () 
       argument: `the memory for ${describeSizes()}`,
       got: `${bytes} bytes`,
       wanted: `less than ${ADDRESS_SPACE} bytes, all that 32-bit WASM can address`,
-      wayOut: WAY_TO_MEMORY,
+      wayOut,
     },
     'too-large',
   );

@@ -1,10 +1,5 @@
 // How values look in error messages.
-
-/** "Float32Array" of a typed array of any realm, undefined for everything else. */
-export function typedArrayName(value: unknown): string | undefined {
-  if (!ArrayBuffer.isView(value)) return undefined;
-  return (value as unknown as { [Symbol.toStringTag]?: string })[Symbol.toStringTag];
-}
+import { trueLength, typedArrayName } from './typed-arrays.js';
 
 /** A value in a few words: "2.5", "\"end\"", "an Array of 3", "a Float32Array of 12". */
 export function describe(value: unknown): string {
@@ -28,12 +23,14 @@ export function describe(value: unknown): string {
       break;
   }
   const name = typedArrayName(value);
-  if (name !== undefined) return `a ${name} of ${(value as { length?: number }).length ?? 0}`;
+  if (name !== undefined) return `${withArticle(name)} of ${trueLength(value as ArrayBufferView)}`;
   if (Array.isArray(value)) return `an Array of ${value.length}`;
   const constructor: unknown = (value as object).constructor;
   const className = typeof constructor === 'function' && constructor.name ? constructor.name : 'Object';
-  return className === 'Object' ? `an object with keys ${keyList(value as object)}` : `a ${className}`;
+  return className === 'Object' ? `an object with keys ${keyList(value as object)}` : withArticle(className);
 }
+
+const withArticle = (name: string): string => `${/^[AEIO]/.test(name) ? 'an' : 'a'} ${name}`;
 
 function keyList(value: object): string {
   const keys = Object.keys(value);

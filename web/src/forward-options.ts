@@ -3,7 +3,7 @@ import { checkBoolean, checkChoice, checkFinite, checkOptions } from './argument
 import type { CacheFacts } from './cache-options.js';
 import { checkCacheConflicts } from './cache-options.js';
 import type { AttentionPlan, PlannedArray, PlannedResult } from './call-plan.js';
-import { describe, typedArrayName } from './describe.js';
+import { describe } from './describe.js';
 import { rangeError, typeError } from './errors.js';
 import {
   type AttentionSizes,
@@ -16,7 +16,8 @@ import {
 import type { AttentionSlot } from './raw.js';
 import type { Rope } from './rope-options.js';
 import { type Window, checkAlibi, checkChunk, checkPerHead, checkSoftcap, checkWindow } from './score-options.js';
-import { type MaskTensor, type Tensor, MAX_SIZE } from './tensor.js';
+import { type MaskInput, type MaskTensor, type Tensor, MAX_SIZE } from './tensor.js';
+import { trueLength, typedArrayName } from './typed-arrays.js';
 
 /** One whole number for all batch entries, or one for each. */
 export type PerBatch = number | readonly number[] | Int32Array;
@@ -163,8 +164,14 @@ export function planOptions(
   const arrays: PlannedArray[] = [];
   const results: PlannedResult[] = [];
   const addNumber = (slot: AttentionSlot, x: number): void => void numbers.push([slot, x]);
-  const addArray = (slot: AttentionSlot, data: PlannedArray['data'] | undefined): void => {
-    if (data !== undefined) arrays.push({ slot, data });
+  const add = (
+    slot: AttentionSlot,
+    name: string,
+    input: Pick<MaskInput, 'length'> & { data: PlannedArray['data'] },
+  ): void => void arrays.push({ slot, name, data: input.data, length: input.length });
+  // What is a copy of ours, or an array that was measured.
+  const addArray = (slot: AttentionSlot, name: string, data: PlannedArray['data'] | undefined): void => {
+    if (data !== undefined) add(slot, name, { data, length: trueLength(data) });
   };
   const { queryLength, keyLength, numHeads } = sizes;
 
@@ -229,14 +236,14 @@ export function planOptions(
   addNumber('attentionChunk', chunk);
   addMask(attendMask, 'attendMask', MASK_SLOTS.attendMask);
   addMask(attnBias, 'attnBias', MASK_SLOTS.attnBias);
-  addArray('keyPaddingMask', padding);
-  addArray('keyLengths', keyLengths);
-  addArray('queryLengths', queryLengths);
-  addArray('prefixLengths', prefixLengths);
-  addArray('queryOffsets', queryOffset);
-  addArray('alibiSlopes', alibi);
-  addArray('sinks', sinks);
-  addArray('headGates', headMask);
+  if (padding !== undefined) add('keyPaddingMask', 'keyPaddingMask.data', padding);
+  addArray('keyLengths', 'keyLengths', keyLengths);
+  addArray('queryLengths', 'queryLengths', queryLengths);
+  addArray('prefixLengths', 'prefixLengths', prefixLengths);
+  addArray('queryOffsets', 'queryOffset', queryOffset);
+  addArray('alibiSlopes', 'alibi', alibi);
+  addArray('sinks', 'sinks', sinks);
+  addArray('headGates', 'headMask', headMask);
   if (needWeights !== false) {
     addNumber('weightsKind', WEIGHTS[needWeights]);
     const shape = needWeights === 'perHead' ? shapes.perHeadShape : shapes.averagedShape;
@@ -257,7 +264,7 @@ export function planOptions(
     sizeSlots: readonly AttentionSlot[],
   ): void {
     if (mask === undefined) return;
-    addArray(slot, mask.data);
+    add(slot, `${slot}.data`, mask);
     sizeSlots.forEach((name, i) => addNumber(name, mask.sizes[i] as number));
   }
 }
@@ -289,12 +296,13 @@ export function checkOut(call: string, value: unknown, size: number): Float32Arr
     });
   }
   const out = value as Float32Array;
-  if (out.length !== size) {
+  const length = trueLength(out);
+  if (length !== size) {
     throw rangeError(
       {
         call,
         argument: 'out',
-        got: `${out.length} long`,
+        got: `${length} long`,
         wanted: `${size} long, the size of the output`,
         wayOut: `use new Float32Array(${size}) or a subarray`,
       },

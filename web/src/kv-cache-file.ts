@@ -127,7 +127,6 @@ interface Part {
 
 export function restoreCache(access: CacheFileAccess, bytes: ArrayBuffer | Uint8Array): void {
   const { call, core, raw, config } = access;
-  core.use(call);
   // All is checked before anything is written.
   const parts = readFile(call, config, bytes, slotsOf(raw, config));
   const { bytes: size } = STORED[config.dtype];

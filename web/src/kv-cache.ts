@@ -1,14 +1,15 @@
 // Keys and values of the tokens so far: ownership, checks and copies. The storage is the core's.
 import { checkChoice, checkOptions, checkWhole } from './arguments.js';
 import type { Core } from './core.js';
-import { describe, showShape, typedArrayName } from './describe.js';
+import { describe, showShape } from './describe.js';
 import { DISPOSE } from './dispose.js';
 import { rangeError, typeError } from './errors.js';
 import { Handle } from './handle.js';
 import { type CacheFileAccess, restoreCache, saveCache } from './kv-cache-file.js';
 import { ATTENTION, ATTENTION_SLOTS, CACHE_SLOTS, type CacheSlot, type RawKvCache } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
-import { type Tensor, checkTensor } from './tensor.js';
+import { type Tensor, readTensor } from './tensor.js';
+import { checkedView, trueLength, typedArrayName } from './typed-arrays.js';
 
 /** How keys and values are stored. int8: one scale for each row, the largest |x| / 127. */
 export type CacheDType = 'f32' | 'f16' | 'bf16' | 'int8';
@@ -65,10 +66,7 @@ const ALL_NAMES: ReadonlySet<string> = new Set([
   'runtime',
 ] satisfies (keyof KvCacheOptions)[]);
 
-/**
- * A cache as a call uses it.
- * @internal
- */
+/** A cache as a call uses it. */
 export interface OpenCache {
   readonly config: CacheConfig;
   readonly raw: RawKvCache;
@@ -187,7 +185,7 @@ function make(call: string, core: Core, config: CacheConfig): KvCache {
 let construct: (core: Core, config: CacheConfig, raw: RawKvCache) => KvCache;
 
 function wrap(call: string, core: Core, config: CacheConfig, raw: RawKvCache | null): KvCache {
-  if (raw === null) throw core.failure(call, 4);
+  if (raw === null) throw core.constructionFailure(call);
   return construct(core, config, raw);
 }
 
@@ -254,39 +252,44 @@ export class KvCache {
    */
   append(key: Tensor, value: Tensor, counts?: Int32Array | readonly number[]): void {
     const call = `${NAME}.append()`;
-    const raw = this.#handle.get(call);
-    checkTensor(call, 'key', key);
-    checkTensor(call, 'value', value);
+    this.#handle.get(call);
+    const keys = readTensor(call, 'key', key);
+    const values = readTensor(call, 'value', value);
     const { batch, numKvHeads, headDim, vHeadDim } = this.config;
-    const n = key.shape.at(-2) ?? 0;
-    this.#checkShape(call, 'key.shape', key.shape, [batch, numKvHeads, n, headDim]);
-    this.#checkShape(call, 'value.shape', value.shape, [batch, numKvHeads, n, vHeadDim]);
+    const n = keys.shape.at(-2) ?? 0;
+    this.#checkShape(call, 'key.shape', keys.shape, [batch, numKvHeads, n, headDim]);
+    this.#checkShape(call, 'value.shape', values.shape, [batch, numKvHeads, n, vHeadDim]);
     const list = counts === undefined ? undefined : this.#perEntry(call, 'counts', counts, n);
+    const raw = this.#handle.get(call);
     checkRoom(call, { config: this.config, raw }, n, list);
     const core = this.#core;
-    core.begin();
-    const [keyAt, valueAt] = [core.place(4 * key.data.length), core.place(4 * value.data.length)];
-    const countsAt = core.place(4 * batch);
-    const base = core.commit(call, () => `${batch} x ${numKvHeads} x ${n} keys and values`);
-    const module = core.alive(call);
-    module.HEAPF32.set(key.data, (base + keyAt) / 4);
-    module.HEAPF32.set(value.data, (base + valueAt) / 4);
-    if (list !== undefined) module.HEAP32.set(list, (base + countsAt) / 4);
-    const f64 = module.HEAPF64;
-    f64.fill(0, core.slots, core.slots + ATTENTION_SLOTS.length);
-    const set = (slot: keyof typeof ATTENTION, x: number): void => void (f64[core.slots + ATTENTION[slot]] = x);
-    set('batch', batch);
-    set('keyLength', n);
-    set('numKvHeads', numKvHeads);
-    set('headDim', headDim);
-    set('vHeadDim', vHeadDim);
-    for (const [name, at, width] of [['key', keyAt, headDim] as const, ['value', valueAt, vHeadDim] as const]) {
-      set(name, base + at);
-      set(`${name}BatchStride`, numKvHeads * n * width);
-      set(`${name}HeadStride`, n * width);
-      set(`${name}RowStride`, width);
-    }
-    core.check(call, raw.append(core.block, list === undefined ? 0 : base + countsAt));
+    core.exclusively(call, () => {
+      core.begin();
+      const [keyAt, valueAt] = [core.place(4 * keys.length), core.place(4 * values.length)];
+      const countsAt = core.place(4 * batch);
+      const base = core.commit(call, () => `${batch} x ${numKvHeads} x ${n} keys and values`);
+      const module = core.alive(call);
+      const place = (name: string, { data, length }: typeof keys, at: number): void =>
+        module.HEAPF32.set(checkedView(call, `${name}.data`, Float32Array, data, length), (base + at) / 4);
+      place('key', keys, keyAt);
+      place('value', values, valueAt);
+      if (list !== undefined) module.HEAP32.set(list, (base + countsAt) / 4);
+      const f64 = module.HEAPF64;
+      f64.fill(0, core.slots, core.slots + ATTENTION_SLOTS.length);
+      const set = (slot: keyof typeof ATTENTION, x: number): void => void (f64[core.slots + ATTENTION[slot]] = x);
+      set('batch', batch);
+      set('keyLength', n);
+      set('numKvHeads', numKvHeads);
+      set('headDim', headDim);
+      set('vHeadDim', vHeadDim);
+      for (const [name, at, width] of [['key', keyAt, headDim] as const, ['value', valueAt, vHeadDim] as const]) {
+        set(name, base + at);
+        set(`${name}BatchStride`, numKvHeads * n * width);
+        set(`${name}HeadStride`, n * width);
+        set(`${name}RowStride`, width);
+      }
+      core.check(call, raw.append(core.block, list === undefined ? 0 : base + countsAt));
+    });
   }
 
   /** Forgets the tokens from position `length` on, of entry b or of all. */
@@ -324,14 +327,17 @@ export class KvCache {
   /** Entry b becomes what entry indices[b] is, as beam search wants it. */
   reorder(indices: Int32Array | readonly number[]): void {
     const call = `${NAME}.reorder()`;
-    const raw = this.#handle.get(call);
+    this.#handle.get(call);
     const list = this.#perEntry(call, 'indices', indices, this.config.batch - 1);
+    const raw = this.#handle.get(call);
     const core = this.#core;
-    core.begin();
-    core.place(4 * list.length);
-    const base = core.commit(call, () => `${list.length} entries`);
-    core.alive(call).HEAP32.set(list, base / 4);
-    core.check(call, raw.reorder(base));
+    core.exclusively(call, () => {
+      core.begin();
+      core.place(4 * list.length);
+      const base = core.commit(call, () => `${list.length} entries`);
+      core.alive(call).HEAP32.set(list, base / 4);
+      core.check(call, raw.reorder(base));
+    });
   }
 
   /** Forgets all tokens. */
@@ -341,12 +347,16 @@ export class KvCache {
 
   /** What is held, as a safetensors file; bits are kept. */
   save(): Uint8Array {
-    return saveCache(this.#fileAccess(`${NAME}.save()`));
+    const call = `${NAME}.save()`;
+    const access = this.#fileAccess(call);
+    return this.#core.exclusively(call, () => saveCache(access));
   }
 
   /** Takes what save() gave, from a cache of the same sizes and dtype. On an error nothing has changed. */
   restore(bytes: ArrayBuffer | Uint8Array): void {
-    restoreCache(this.#fileAccess(`${NAME}.restore()`), bytes);
+    const call = `${NAME}.restore()`;
+    const access = this.#fileAccess(call);
+    this.#core.exclusively(call, () => restoreCache(access, bytes));
   }
 
   /** Frees the memory. A second call does nothing. */
@@ -388,7 +398,8 @@ export class KvCache {
 
   #perEntry(call: string, argument: string, value: unknown, most: number): Int32Array {
     const { batch } = this.config;
-    if (!Array.isArray(value) && typedArrayName(value) !== 'Int32Array') {
+    const isArray = Array.isArray(value);
+    if (!isArray && typedArrayName(value) !== 'Int32Array') {
       throw typeError({
         call,
         argument,
@@ -398,18 +409,21 @@ export class KvCache {
       });
     }
     const list = value as readonly unknown[];
-    if (list.length !== batch) {
+    const length = isArray ? list.length : trueLength(value as Int32Array);
+    if (length !== batch) {
       throw rangeError(
         {
           call,
           argument,
-          got: `${list.length} long`,
+          got: `${length} long`,
           wanted: `${batch} long, one for each entry`,
           wayOut: 'give a number for every entry of the batch',
         },
         'wrong-shape',
       );
     }
-    return Int32Array.from(list, (x, b) => checkWhole(call, `${argument}[${b}]`, x, { least: 0, most }));
+    const copy = new Int32Array(batch);
+    for (let b = 0; b < batch; ++b) copy[b] = checkWhole(call, `${argument}[${b}]`, list[b], { least: 0, most });
+    return copy;
   }
 }

@@ -2,7 +2,7 @@
 import { checkBoolean } from './arguments.js';
 import type { AttentionGeometry } from './attention-call.js';
 import type { AttentionPlan, PlannedArray, PlannedResult } from './call-plan.js';
-import { describe, showShape, typedArrayName } from './describe.js';
+import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
 import { FORWARD_OPTION_NAMES, type ForwardOptions } from './forward-options.js';
 import { type KvCache, type OpenCache, checkRoom } from './kv-cache.js';
@@ -10,7 +10,8 @@ import type { ResolvedLayer } from './layer-options.js';
 import { checkPerBatch } from './mask-options.js';
 import type { AttentionSlot } from './raw.js';
 import { ropeAxes } from './rope-options.js';
-import { type Tensor, checkTensor } from './tensor.js';
+import { type Tensor, type TensorInput, readTensor } from './tensor.js';
+import { trueLength, typedArrayName } from './typed-arrays.js';
 
 export interface LayerForwardOptions extends ForwardOptions {
   /**
@@ -66,19 +67,23 @@ export function planLayerOptions(
   const { batch, queryLength, keyLength } = g;
   if (norms !== undefined) {
     numbers.push(['qkNorm', 1], ['normEpsilon', norms.epsilon]);
-    arrays.push({ slot: 'queryNorm', data: norms.query }, { slot: 'keyNorm', data: norms.key });
+    const own = (slot: 'queryNorm' | 'keyNorm', data: Float32Array): void =>
+      void arrays.push({ slot, name: slot, data, length: data.length });
+    own('queryNorm', norms.query);
+    own('keyNorm', norms.key);
   }
-  const positions = (name: 'positions' | 'keyPositions', length: number): Int32Array | undefined =>
+  const positions = (name: 'positions' | 'keyPositions', length: number): Int32Input | undefined =>
     o[name] === undefined ? undefined : checkPositions(call, name, o[name], layer, batch, length);
   const ofQueries = positions('positions', queryLength);
   const shared = selfAttention || cached;
   const ofKeys = positions('keyPositions', keyLength) ?? (shared ? ofQueries : undefined);
-  if (ofQueries !== undefined) arrays.push({ slot: 'queryPositions', data: ofQueries });
-  if (ofKeys !== undefined) arrays.push({ slot: 'keyPositions', data: ofKeys });
+  if (ofQueries !== undefined) arrays.push({ slot: 'queryPositions', name: 'positions', ...ofQueries });
+  if (ofKeys !== undefined) arrays.push({ slot: 'keyPositions', name: 'keyPositions', ...ofKeys });
   const width = layer.numHeads * layer.vHeadDim;
   const rows = batched ? [batch, queryLength] : [queryLength];
   if (o.outputGate !== undefined) {
-    arrays.push({ slot: 'outputGate', data: checkGate(call, o.outputGate, [...rows, width]) });
+    const { data, length } = checkGate(call, o.outputGate, [...rows, width]);
+    arrays.push({ slot: 'outputGate', name: 'outputGate.data', data, length });
   }
   if (o.returnHeads !== undefined && checkBoolean(call, 'returnHeads', o.returnHeads)) {
     const shape = [...rows, layer.numHeads, layer.vHeadDim];
@@ -94,7 +99,7 @@ function checkPositions(
   { rope }: ResolvedLayer,
   batch: number,
   length: number,
-): Int32Array {
+): Int32Input {
   if (rope === undefined) {
     throw typeError(
       {
@@ -112,8 +117,14 @@ function checkPositions(
   return checkInt32(call, argument, value, shape);
 }
 
+export interface Int32Input {
+  readonly data: Int32Array;
+  /** Of data, when it was checked. */
+  readonly length: number;
+}
+
 /** An Int32Array of the given sizes. */
-export function checkInt32(call: string, argument: string, value: unknown, shape: readonly number[]): Int32Array {
+export function checkInt32(call: string, argument: string, value: unknown, shape: readonly number[]): Int32Input {
   const size = shape.reduce((a, b) => a * b, 1);
   if (typedArrayName(value) !== 'Int32Array') {
     throw typeError({
@@ -124,13 +135,14 @@ export function checkInt32(call: string, argument: string, value: unknown, shape
       wayOut: 'use Int32Array.from(values)',
     });
   }
-  const list = value as Int32Array;
-  if (list.length === size) return list;
+  const data = value as Int32Array;
+  const length = trueLength(data);
+  if (length === size) return { data, length };
   throw rangeError(
     {
       call,
       argument,
-      got: `${list.length} long`,
+      got: `${length} long`,
       wanted: `${size} long, for ${showShape(shape)}`,
       wayOut: 'give a position for each row of each entry',
     },
@@ -138,10 +150,10 @@ export function checkInt32(call: string, argument: string, value: unknown, shape
   );
 }
 
-function checkGate(call: string, value: unknown, wanted: readonly number[]): Float32Array {
-  checkTensor(call, 'outputGate', value);
-  const { data, shape } = value;
-  if (shape.length === wanted.length && shape.every((size, i) => size === wanted[i])) return data;
+function checkGate(call: string, value: unknown, wanted: readonly number[]): TensorInput {
+  const gate = readTensor(call, 'outputGate', value);
+  const { shape } = gate;
+  if (shape.length === wanted.length && shape.every((size, i) => size === wanted[i])) return gate;
   throw rangeError(
     {
       call,

@@ -3,12 +3,13 @@ import type { AttentionGeometry, Strides } from './attention-call.js';
 import { describe, showShape } from './describe.js';
 import { type HeadwiseRangeError, rangeError, typeError } from './errors.js';
 import type { ResolvedLayer } from './layer-options.js';
-import { type Tensor, checkTensor, looksLikeTensor } from './tensor.js';
+import { type TensorInput, looksLikeTensor, readTensor } from './tensor.js';
 
 export interface LayerInputs {
-  readonly query: Tensor;
-  readonly key: Tensor;
-  readonly value: Tensor;
+  /** The same object where one tensor serves twice. */
+  readonly query: TensorInput;
+  readonly key: TensorInput;
+  readonly value: TensorInput;
   readonly options: unknown;
   readonly geometry: AttentionGeometry;
   readonly batched: boolean;
@@ -42,22 +43,25 @@ function splitArguments(call: string, rest: readonly unknown[]): { key: unknown;
   return { key: tensors[0], value: tensors[1], options };
 }
 
-/** Arrays and typed arrays are tensors gone wrong, not options: checkTensor() will say so. */
+/** Arrays and typed arrays are tensors gone wrong, not options: readTensor() will say so. */
 const plain = (value: object): boolean => !Array.isArray(value) && !ArrayBuffer.isView(value);
 
 export function checkLayerInputs(
   call: string,
   layer: ResolvedLayer,
-  query: unknown,
+  givenQuery: unknown,
   rest: readonly unknown[],
 ): LayerInputs {
   const { key: givenKey, value: givenValue, options } = splitArguments(call, rest);
-  checkTensor(call, 'query', query);
-  const key = givenKey === undefined ? query : givenKey;
-  if (key !== query) checkTensor(call, 'key', key);
-  const value = givenValue === undefined ? key : givenValue;
-  if (value !== key && value !== query) checkTensor(call, 'value', value);
-  const tensors = { query, key: key as Tensor, value: value as Tensor };
+  const query = readTensor(call, 'query', givenQuery);
+  const key = givenKey === undefined || givenKey === givenQuery ? query : readTensor(call, 'key', givenKey);
+  const value =
+    givenValue === undefined || givenValue === givenKey
+      ? key
+      : givenValue === givenQuery
+        ? query
+        : readTensor(call, 'value', givenValue);
+  const tensors = { query, key, value };
 
   const keyName = givenKey === undefined ? 'query.shape, of the query that serves as key,' : 'key.shape';
   const servesAsValue = givenKey === undefined ? 'query.shape, of the query' : 'key.shape, of the key';

@@ -1,6 +1,6 @@
 // The options a layer is made of, with all defaults filled in and every size checked.
 import { checkBoolean, checkFinite, checkOptions, checkWhole } from './arguments.js';
-import { checkAddressable } from './core.js';
+import { WAY_TO_SMALLER, checkAddressable } from './core.js';
 import { describe } from './describe.js';
 import { rangeError, typeError } from './errors.js';
 import { checkEmptyRows } from './forward-options.js';
@@ -118,6 +118,9 @@ const KNOWN: ReadonlySet<string> = new Set([
 ] satisfies (keyof MultiHeadAttentionOptions)[]);
 const BIAS_NAMES: ReadonlySet<string> = new Set(['query', 'key', 'value', 'out'] satisfies (keyof ProjectionBias)[]);
 
+/** The core's limit of a width, and of the products of head count and head size. */
+export const MAX_WIDTH = 2 ** 24;
+
 export function checkSeed(call: string, seed: unknown): number {
   return seed === undefined ? 0 : checkWhole(call, 'seed', seed, { least: 0, most: Number.MAX_SAFE_INTEGER });
 }
@@ -134,7 +137,7 @@ export function resolveLayer(call: string, value: unknown): ResolvedLayer & { ru
   }
   const o = checkOptions<MultiHeadAttentionOptions>(call, value, KNOWN);
   const size = (name: keyof MultiHeadAttentionOptions, fallback?: number): number =>
-    fallback !== undefined && o[name] === undefined ? fallback : checkWhole(call, name, o[name]);
+    fallback !== undefined && o[name] === undefined ? fallback : checkWhole(call, name, o[name], { most: MAX_WIDTH });
   const embedDim = size('embedDim');
   const numHeads = size('numHeads');
   if (o.headDim === undefined && embedDim % numHeads !== 0) {
@@ -174,7 +177,7 @@ export function resolveLayer(call: string, value: unknown): ResolvedLayer & { ru
     scale: o.scale === undefined ? 1 / Math.sqrt(headDim) : checkFinite(call, 'scale', o.scale),
     softcap: o.softcap === undefined ? 0 : checkSoftcap(call, o.softcap),
     sinks: o.sinks === undefined ? undefined : resolveSinks(call, o.sinks, numHeads),
-    alibi: o.alibi === undefined ? undefined : checkAlibi(call, o.alibi, numHeads)?.slice(),
+    alibi: o.alibi === undefined ? undefined : checkAlibi(call, o.alibi, numHeads),
     window: o.window === undefined ? undefined : checkWindow(call, o.window),
     qkNorm: o.qkNorm === undefined ? undefined : resolveQkNorm(call, o.qkNorm),
     rope: o.rope === undefined || o.rope === false ? undefined : resolveRope(call, ropeOptions(o.rope), headDim),
@@ -182,10 +185,21 @@ export function resolveLayer(call: string, value: unknown): ResolvedLayer & { ru
     seed: checkSeed(call, o.seed),
     runtime: o.runtime,
   };
+  for (const name of ['headDim', 'vHeadDim'] as const) {
+    if (numHeads * layer[name] <= MAX_WIDTH) continue;
+    throw rangeError({
+      call,
+      argument: name,
+      got: `${layer[name]} with numHeads ${numHeads}, ${numHeads * layer[name]} in all heads`,
+      wanted: `at most ${MAX_WIDTH} in all heads`,
+      wayOut: WAY_TO_SMALLER,
+    });
+  }
   checkAddressable(
     call,
     4 * weightCount(layer),
     () => `the weights of embedDim ${embedDim}, numHeads ${numHeads}, headDim ${headDim}`,
+    WAY_TO_SMALLER,
   );
   return layer;
 }
@@ -213,7 +227,7 @@ const ropeOptions = (rope: true | RopeOptions): RopeOptions => (rope === true ? 
 
 function resolveSinks(call: string, value: unknown, numHeads: number): Float32Array | undefined {
   if (value === false) return undefined;
-  return value === true ? new Float32Array(numHeads) : checkPerHead(call, 'sinks', value, numHeads, true).slice();
+  return value === true ? new Float32Array(numHeads) : checkPerHead(call, 'sinks', value, numHeads, true);
 }
 
 const NORM_NAMES: ReadonlySet<string> = new Set(['epsilon']);

@@ -1,12 +1,12 @@
 // Linear: y = x Wᵀ + b, with the weight packed once. Whoever runs a whole model needs it beside attention.
 import { checkBoolean, checkOptions, checkWhole } from './arguments.js';
-import { type Core, checkAddressable } from './core.js';
+import { type Core, WAY_TO_SMALLER, checkAddressable } from './core.js';
 import { describe, showShape } from './describe.js';
 import { DISPOSE } from './dispose.js';
 import { rangeError, typeError } from './errors.js';
 import { checkOut } from './forward-options.js';
 import { Handle } from './handle.js';
-import { checkSeed } from './layer-options.js';
+import { MAX_WIDTH, checkSeed } from './layer-options.js';
 import { type LoadOptions, runtimeOf } from './load.js';
 import type { RawLinear } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
@@ -21,7 +21,8 @@ import {
   writeParameters,
 } from './state-dict.js';
 import type { StateDict } from './stored-tensor.js';
-import { type Tensor, MAX_SIZE, checkTensor } from './tensor.js';
+import { type Tensor, MAX_SIZE, readTensor } from './tensor.js';
+import { checkUnchanged, checkedView } from './typed-arrays.js';
 import type { Parameter, WeightLayout } from './weight-layouts.js';
 import { withParameters } from './weight-memory.js';
 
@@ -64,23 +65,23 @@ export class Linear {
   readonly #parameters: readonly Parameter<Slot>[];
   readonly #layout: WeightLayout<Slot>;
   #reservedRows = -1;
+  #reservedEpoch = 0;
 
   /** Loads the module when that has not happened yet. */
   static async create(options: LinearOptions, loadOptions?: LoadOptions): Promise<Linear> {
-    const runtime = await runtimeOf('Linear.create()', options?.runtime, loadOptions);
-    return new Linear({ ...options, runtime });
+    const call = 'Linear.create()';
+    const { runtime, ...layer } = resolveLinear(call, options);
+    return new Linear({ ...layer, runtime: await runtimeOf(call, runtime, loadOptions) });
   }
 
   /** Weights start as PyTorch's nn.Linear initialises them, from `seed`. Needs a loaded runtime. */
   constructor(options: LinearOptions) {
-    const o = checkOptions<LinearOptions>(NEW, options, OPTION_NAMES);
-    this.inFeatures = checkWhole(NEW, 'inFeatures', o.inFeatures);
-    this.outFeatures = checkWhole(NEW, 'outFeatures', o.outFeatures);
-    this.bias = o.bias === undefined ? true : checkBoolean(NEW, 'bias', o.bias);
-    const seed = checkSeed(NEW, o.seed);
-    const shape = [this.outFeatures, this.inFeatures];
-    const size = this.outFeatures * this.inFeatures;
-    checkAddressable(NEW, 4 * size, () => `the weight ${showShape(shape)}`);
+    const { inFeatures, outFeatures, bias, seed, runtime } = resolveLinear(NEW, options);
+    this.inFeatures = inFeatures;
+    this.outFeatures = outFeatures;
+    this.bias = bias;
+    const shape = [outFeatures, inFeatures];
+    const size = outFeatures * inFeatures;
     this.#parameters = [
       { slot: 'weight', size },
       ...(this.bias ? [{ slot: 'bias' as const, size: this.outFeatures }] : []),
@@ -89,9 +90,9 @@ export class Linear {
     this.#layout = {
       groups: this.#parameters.map((part) => [[{ name: part.slot, shape: shapes[part.slot], parts: [part] }]]),
     };
-    this.#core = coreFor(NEW, o.runtime);
+    this.#core = coreFor(NEW, runtime);
     const raw = this.#core.use(NEW).Linear.create(this.inFeatures, this.outFeatures, this.bias ? 1 : 0, seed);
-    if (raw === null) throw this.#core.failure(NEW, 4);
+    if (raw === null) throw this.#core.constructionFailure(NEW);
     this.#handle = new Handle(this, NAME, this.#core, raw);
   }
 
@@ -101,9 +102,8 @@ export class Linear {
 
   /** x [..., inFeatures] -> [..., outFeatures]. */
   forward(x: Tensor, options?: LinearForwardOptions): Tensor {
-    const raw = this.#handle.get(FORWARD);
-    checkTensor(FORWARD, 'x', x);
-    const { data, shape } = x;
+    this.#handle.get(FORWARD);
+    const { data, length, shape } = readTensor(FORWARD, 'x', x);
     if (shape.length === 0 || shape.at(-1) !== this.inFeatures) {
       throw rangeError(
         {
@@ -117,7 +117,7 @@ export class Linear {
       );
     }
     const o = checkOptions<LinearForwardOptions>(FORWARD, options, FORWARD_NAMES);
-    const rows = data.length / this.inFeatures;
+    const rows = length / this.inFeatures;
     const size = rows * this.outFeatures;
     if (rows > MAX_SIZE) {
       throw rangeError(
@@ -136,35 +136,37 @@ export class Linear {
     if (size === 0) return { data: out ?? new Float32Array(0), shape: outShape };
 
     const core = this.#core;
-    core.use(FORWARD);
-    core.begin();
-    const input = core.place(4 * data.length);
-    const output = core.place(4 * size);
-    const base = core.commit(FORWARD, () => `x ${showShape(shape)} and the output ${showShape(outShape)}`);
-    if (rows !== this.#reservedRows) {
-      core.check(FORWARD, raw.reserve(rows));
-      this.#reservedRows = rows;
-    }
-    const module = core.alive(FORWARD);
-    module.HEAPF32.set(data, (base + input) / 4);
-    core.check(FORWARD, raw.forward(base + input, rows, base + output));
-    const f32 = module.HEAPF32;
-    const at = (base + output) / 4;
-    if (out) out.set(f32.subarray(at, at + size));
-    return { data: out ?? f32.slice(at, at + size), shape: outShape };
+    // Anew: a getter of the arguments may have disposed of the layer.
+    const raw = this.#handle.get(FORWARD);
+    return core.exclusively(FORWARD, () => {
+      core.begin();
+      const input = core.place(4 * length);
+      const output = core.place(4 * size);
+      const sizes = (): string => `x ${showShape(shape)} and the output ${showShape(outShape)}`;
+      const base = core.commit(FORWARD, sizes, () => this.#reserve(raw, rows));
+      const module = core.alive(FORWARD);
+      module.HEAPF32.set(checkedView(FORWARD, 'x.data', Float32Array, data, length), (base + input) / 4);
+      if (out) checkUnchanged(FORWARD, 'out', out, size);
+      core.check(FORWARD, raw.forward(base + input, rows, base + output));
+      const f32 = module.HEAPF32;
+      const at = (base + output) / 4;
+      if (out) checkedView(FORWARD, 'out', Float32Array, out, size).set(f32.subarray(at, at + size));
+      return { data: out ?? f32.slice(at, at + size), shape: outShape };
+    });
   }
 
   /** Takes `weight` [outFeatures, inFeatures] and `bias` [outFeatures]. On an error nothing has changed. */
   loadStateDict(stateDict: StateDict, options?: Omit<LoadStateDictOptions, 'layout'>): LoadStateDictResult {
     const call = 'Linear.loadStateDict()';
-    const raw = this.#handle.get(call);
+    this.#handle.get(call);
     const checked = checkLoadOptions(call, options);
     refuseLayout(call, checked.layout);
     const plan = planStateDict(call, stateDict, this.#layout, checked);
+    const raw = this.#handle.get(call);
     withParameters(this.#core, call, this.#parameters, (views, offsets) => {
       const [weight, bias] = [offsets.get('weight') ?? 0, offsets.get('bias') ?? 0];
       if (plan.missing.length > 0) this.#core.check(call, raw.getWeights(weight, bias));
-      writeParameters(plan, views);
+      writeParameters(call, plan, views);
       this.#core.check(call, raw.setWeights(weight, bias));
     });
     return { missing: plan.missing, unexpected: plan.unexpected };
@@ -173,9 +175,10 @@ export class Linear {
   /** Copies of the parameters. */
   stateDict(options?: Omit<StateDictOptions, 'layout'>): Record<string, Tensor> {
     const call = 'Linear.stateDict()';
-    const raw = this.#handle.get(call);
+    this.#handle.get(call);
     const checked = checkSaveOptions(call, options);
     refuseLayout(call, checked.layout);
+    const raw = this.#handle.get(call);
     return withParameters(this.#core, call, this.#parameters, (views, offsets) => {
       this.#core.check(call, raw.getWeights(offsets.get('weight') ?? 0, offsets.get('bias') ?? 0));
       return readParameters(this.#layout, views, checked.prefix ?? '');
@@ -189,6 +192,28 @@ export class Linear {
   [DISPOSE](): void {
     this.dispose();
   }
+
+  #reserve(raw: RawLinear, rows: number): void {
+    const epoch = this.#core.scratchEpoch;
+    if (rows === this.#reservedRows && epoch === this.#reservedEpoch) return;
+    this.#core.check(FORWARD, raw.reserve(rows));
+    this.#reservedRows = rows;
+    this.#reservedEpoch = epoch;
+  }
+}
+
+function resolveLinear(
+  call: string,
+  options: unknown,
+): { inFeatures: number; outFeatures: number; bias: boolean; seed: number; runtime: Runtime | undefined } {
+  const o = checkOptions<LinearOptions>(call, options, OPTION_NAMES);
+  const inFeatures = checkWhole(call, 'inFeatures', o.inFeatures, { most: MAX_WIDTH });
+  const outFeatures = checkWhole(call, 'outFeatures', o.outFeatures, { most: MAX_WIDTH });
+  const bias = o.bias === undefined ? true : checkBoolean(call, 'bias', o.bias);
+  const seed = checkSeed(call, o.seed);
+  const weight = (): string => `the weight ${showShape([outFeatures, inFeatures])}`;
+  checkAddressable(call, 4 * outFeatures * inFeatures, weight, WAY_TO_SMALLER);
+  return { inFeatures, outFeatures, bias, seed, runtime: o.runtime };
 }
 
 function refuseLayout(call: string, layout: unknown): void {

@@ -1,8 +1,9 @@
 // Masks and lengths: whether their shapes fit the call, and how they repeat over it.
 import { checkWhole } from './arguments.js';
-import { describe, showShape, typedArrayName } from './describe.js';
+import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
-import { checkBias, checkMask } from './tensor.js';
+import { type MaskInput, readBias, readMask } from './tensor.js';
+import { trueLength, typedArrayName } from './typed-arrays.js';
 
 /** What masks are compared with. */
 export interface AttentionSizes {
@@ -18,28 +19,26 @@ export interface AttentionSizes {
 /** A mask whose sizes are known to broadcast to [B, H, L, S]. */
 export interface Broadcast<Data> {
   readonly data: Data;
+  /** Of data, when it was checked. */
+  readonly length: number;
   readonly sizes: readonly [number, number, number, number];
 }
 
-export function planAttendMask(
-  call: string,
-  value: unknown,
-  sizes: AttentionSizes,
-): Broadcast<Uint8Array | readonly boolean[]> {
-  checkMask(call, 'attendMask', value);
-  return { data: value.data, sizes: broadcastSizes(call, 'attendMask', value.shape, sizes) };
+export function planAttendMask(call: string, value: unknown, sizes: AttentionSizes): Broadcast<Uint8Array> {
+  const { data, length, shape } = readMask(call, 'attendMask', value);
+  return { data, length, sizes: broadcastSizes(call, 'attendMask', shape, sizes) };
 }
 
 export function planBias(call: string, value: unknown, sizes: AttentionSizes): Broadcast<Float32Array> {
-  checkBias(call, 'attnBias', value);
-  return { data: value.data, sizes: broadcastSizes(call, 'attnBias', value.shape, sizes) };
+  const { data, length, shape } = readBias(call, 'attnBias', value);
+  return { data, length, sizes: broadcastSizes(call, 'attnBias', shape, sizes) };
 }
 
-export function planPadding(call: string, value: unknown, sizes: AttentionSizes): Uint8Array | readonly boolean[] {
-  checkMask(call, 'keyPaddingMask', value);
+export function planPadding(call: string, value: unknown, sizes: AttentionSizes): MaskInput {
+  const mask = readMask(call, 'keyPaddingMask', value);
   const { batch, keyLength, batched } = sizes;
   const wanted = batched ? [batch, keyLength] : [keyLength];
-  const { shape } = value;
+  const { shape } = mask;
   if (shape.length !== wanted.length || shape.some((size, i) => size !== wanted[i])) {
     throw rangeError(
       {
@@ -52,7 +51,7 @@ export function planPadding(call: string, value: unknown, sizes: AttentionSizes)
       'wrong-shape',
     );
   }
-  return value.data;
+  return mask;
 }
 
 /** [L, S] or [B, H, L, S] (unbatched also [H, L, S]), each size 1 or the full one. */
@@ -93,7 +92,7 @@ function broadcastSizes(
   return sizes as unknown as readonly [number, number, number, number];
 }
 
-/** A whole number, or one for each batch entry. */
+/** A whole number, or one for each batch entry, copied: another look at the caller's array could find others. */
 export function checkPerBatch(
   call: string,
   argument: string,
@@ -106,8 +105,8 @@ export function checkPerBatch(
   if (typeof value === 'number') {
     return new Int32Array(batch).fill(checkWhole(call, argument, value, { least, most }));
   }
-  const list = value as readonly unknown[] | Int32Array;
-  if (!Array.isArray(value) && typedArrayName(value) !== 'Int32Array') {
+  const isArray = Array.isArray(value);
+  if (!isArray && typedArrayName(value) !== 'Int32Array') {
     throw typeError({
       call,
       argument,
@@ -116,18 +115,21 @@ export function checkPerBatch(
       wayOut: 'use Int32Array.from(values)',
     });
   }
-  if (list.length !== batch) {
+  const list = value as readonly unknown[] | Int32Array;
+  const length = isArray ? list.length : trueLength(list as Int32Array);
+  if (length !== batch) {
     throw rangeError(
       {
         call,
         argument,
-        got: `${list.length} long`,
+        got: `${length} long`,
         wanted: `${batch} long, one for each batch entry`,
         wayOut: 'give one number to use it for all',
       },
       'wrong-shape',
     );
   }
-  for (let b = 0; b < batch; ++b) checkWhole(call, `${argument}[${b}]`, list[b], { least, most });
-  return Int32Array.from(list as readonly number[]);
+  const copy = new Int32Array(batch);
+  for (let b = 0; b < batch; ++b) copy[b] = checkWhole(call, `${argument}[${b}]`, list[b], { least, most });
+  return copy;
 }

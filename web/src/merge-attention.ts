@@ -3,7 +3,8 @@ import { checkOptions } from './arguments.js';
 import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
 import { type Runtime, coreFor } from './runtime.js';
-import { type Tensor, checkTensor, product } from './tensor.js';
+import { type Tensor, type TensorInput, product, readTensor } from './tensor.js';
+import { checkedView } from './typed-arrays.js';
 
 /** What an attention call with returnLse gives. */
 export interface AttentionPart {
@@ -36,59 +37,69 @@ export function mergeAttention(
     const wayOut = 'give what attention with returnLse: true returned';
     throw typeError({ call: CALL, argument: 'parts', got: describe(parts), wanted, wayOut });
   }
-  if (parts.length < 1 || parts.length > MAX_PARTS) {
+  const count = parts.length;
+  if (count < 1 || count > MAX_PARTS) {
     const wanted = `1 to ${MAX_PARTS} long`;
     const wayOut = 'merge many parts in groups';
-    throw rangeError({ call: CALL, argument: 'parts', got: `${parts.length} long`, wanted, wayOut });
+    throw rangeError({ call: CALL, argument: 'parts', got: `${count} long`, wanted, wayOut });
   }
-  const list = parts as readonly (AttentionPart & { lse: Tensor })[];
-  list.forEach((part: unknown, i) => checkPart(part, i, i === 0 ? undefined : list[0]?.output.shape));
-  const { output: first, lse: firstLse } = list[0] as { output: Tensor; lse: Tensor };
+  const list: PartInput[] = [];
+  for (let i = 0; i < count; ++i) list.push(readPart(parts[i], i, list[0]?.output.shape));
+  const { output: first, lse: firstLse } = list[0] as PartInput;
   const rows = product(firstLse.shape);
   const cols = first.shape.at(-1) as number;
   const core = coreFor(CALL, runtime);
 
-  core.begin();
-  const offsets = core.place(16 * list.length);
-  const places = list.map(({ output, lse }) => [core.place(4 * output.data.length), core.place(4 * lse.data.length)]);
-  const [outputAt, lseAt] = [core.place(4 * rows * cols), core.place(4 * rows)];
-  const base = core.commit(CALL, () => `${list.length} parts of ${rows} x ${cols}`);
-  const { HEAPF32, HEAPF64 } = core.alive(CALL);
-  list.forEach(({ output, lse }, i) => {
-    const [o, l] = (places[i] as [number, number]).map((at) => base + at) as [number, number];
-    HEAPF32.set(output.data, o / 4);
-    HEAPF32.set(lse.data, l / 4);
-    HEAPF64[(base + offsets) / 8 + 2 * i] = o;
-    HEAPF64[(base + offsets) / 8 + 2 * i + 1] = l;
+  return core.exclusively(CALL, () => {
+    core.begin();
+    const offsets = core.place(16 * list.length);
+    const places = list.map(({ output, lse }) => [core.place(4 * output.length), core.place(4 * lse.length)]);
+    const [outputAt, lseAt] = [core.place(4 * rows * cols), core.place(4 * rows)];
+    const base = core.commit(CALL, () => `${list.length} parts of ${rows} x ${cols}`);
+    const { HEAPF32, HEAPF64 } = core.alive(CALL);
+    list.forEach(({ output, lse }, i) => {
+      const [o, l] = (places[i] as [number, number]).map((at) => base + at) as [number, number];
+      const write = (name: string, { data, length }: TensorInput, at: number): void =>
+        HEAPF32.set(checkedView(CALL, `parts[${i}].${name}.data`, Float32Array, data, length), at / 4);
+      write('output', output, o);
+      write('lse', lse, l);
+      HEAPF64[(base + offsets) / 8 + 2 * i] = o;
+      HEAPF64[(base + offsets) / 8 + 2 * i + 1] = l;
+    });
+    const raw = core.alive(CALL);
+    const merge = (): number =>
+      raw.mergeAttention(base + offsets, list.length, rows, cols, base + outputAt, base + lseAt);
+    if (rows > 0) core.check(CALL, merge());
+    const f32 = raw.HEAPF32;
+    const copy = (at: number, size: number): Float32Array => f32.slice((base + at) / 4, (base + at) / 4 + size);
+    return {
+      output: { data: copy(outputAt, rows * cols), shape: first.shape },
+      lse: { data: copy(lseAt, rows), shape: firstLse.shape },
+    };
   });
-  const raw = core.alive(CALL);
-  const merge = (): number =>
-    raw.mergeAttention(base + offsets, list.length, rows, cols, base + outputAt, base + lseAt);
-  if (rows > 0) core.check(CALL, merge());
-  const f32 = raw.HEAPF32;
-  const copy = (at: number, size: number): Float32Array => f32.slice((base + at) / 4, (base + at) / 4 + size);
-  return {
-    output: { data: copy(outputAt, rows * cols), shape: first.shape },
-    lse: { data: copy(lseAt, rows), shape: firstLse.shape },
-  };
+}
+
+interface PartInput {
+  readonly output: TensorInput;
+  readonly lse: TensorInput;
 }
 
 const sameShape = (a: readonly number[], b: readonly number[]): boolean =>
   a.length === b.length && a.every((size, i) => size === b[i]);
 
-function checkPart(part: unknown, i: number, firstShape: readonly number[] | undefined): void {
+function readPart(part: unknown, i: number, firstShape: readonly number[] | undefined): PartInput {
   const name = `parts[${i}]`;
   if (typeof part !== 'object' || part === null) {
     const wayOut = 'give what attention with returnLse: true returned';
     throw typeError({ call: CALL, argument: name, got: describe(part), wanted: '{ output, lse }', wayOut });
   }
-  const { output, lse } = part as Partial<AttentionPart>;
-  checkTensor(CALL, `${name}.output`, output);
-  if (lse === undefined) {
+  const { output: givenOutput, lse: givenLse } = part as Partial<AttentionPart>;
+  const output = readTensor(CALL, `${name}.output`, givenOutput);
+  if (givenLse === undefined) {
     const wayOut = 'call attention with returnLse: true';
     throw typeError({ call: CALL, argument: `${name}.lse`, got: 'undefined', wanted: 'a tensor', wayOut });
   }
-  checkTensor(CALL, `${name}.lse`, lse);
+  const lse = readTensor(CALL, `${name}.lse`, givenLse);
   const wrong = (argument: string, shape: readonly number[], wanted: string): never => {
     const wayOut = "parts are of the same queries, in layout 'BHLD'";
     throw rangeError({ call: CALL, argument, got: showShape(shape), wanted, wayOut }, 'wrong-shape');
@@ -101,4 +112,5 @@ function checkPart(part: unknown, i: number, firstShape: readonly number[] | und
   if (!sameShape(lse.shape, rows)) {
     wrong(`${name}.lse.shape`, lse.shape, `${showShape(rows)}, output.shape without its last size`);
   }
+  return { output, lse };
 }

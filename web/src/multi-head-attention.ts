@@ -88,12 +88,13 @@ export class MultiHeadAttention {
   #reservedBatch = -1;
   #reservedQueries = -1;
   #reservedKeys = -1;
+  #reservedEpoch = 0;
 
   /** Loads the module when that has not happened yet, then makes a layer. */
   static async create(options: MultiHeadAttentionOptions, loadOptions?: LoadOptions): Promise<MultiHeadAttention> {
     const call = `${NAME}.create()`;
-    resolveLayer(call, options);
-    return new MultiHeadAttention({ ...options, runtime: await runtimeOf(call, options.runtime, loadOptions) });
+    const { runtime, ...layer } = resolveLayer(call, options);
+    return new MultiHeadAttention({ ...layer, runtime: await runtimeOf(call, runtime, loadOptions) });
   }
 
   /** Weights start as PyTorch initialises them, from `seed`. Needs a loaded runtime. */
@@ -104,7 +105,7 @@ export class MultiHeadAttention {
     const f64 = module.HEAPF64;
     for (const name of CONFIG_SLOTS) f64[this.#core.slots + CONFIG[name]] = configSlot(layer, name);
     const raw = module.MultiHeadAttention.create(this.#core.block);
-    if (raw === null) throw this.#core.failure(NEW, 4);
+    if (raw === null) throw this.#core.constructionFailure(NEW);
     this.#layer = layer;
     const { emptyRows, softcap, alibi, window, rope, headDim } = layer;
     this.#sinks = layer.sinks?.slice();
@@ -133,16 +134,29 @@ export class MultiHeadAttention {
     options?: LayerForwardOptions,
   ): ForwardResult;
   forward(input: Tensor, ...rest: unknown[]): ForwardResult {
-    const raw = this.#handle.get(FORWARD);
-    const { query, key, value, options, geometry, batched } = checkLayerInputs(FORWARD, this.#layer, input, rest);
+    this.#handle.get(FORWARD);
+    const {
+      query,
+      key,
+      value,
+      options: given,
+      geometry,
+      batched,
+    } = checkLayerInputs(FORWARD, this.#layer, input, rest);
+    const options =
+      given === undefined ? undefined : checkOptions<LayerForwardOptions>(FORWARD, given, LAYER_CALL_NAMES);
     const cache = this.#openCache(FORWARD, options, geometry);
     const [sized, plan] = this.#plan(FORWARD, options, geometry, batched, cache, key === query);
     const call = new AttentionCall(this.#core, FORWARD, sized, plan);
     const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
-    call.prepare(key === query, sameValue, () => this.#reserve(FORWARD, raw, geometry, cache));
-    call.writeInputs(query.data, key.data, value.data);
-    call.invoke((block) => (cache === undefined ? raw.forward(block) : raw.forwardCached(block, cache.raw)));
-    return call.results();
+    // Anew: a getter of the arguments may have disposed of the layer.
+    const raw = this.#handle.get(FORWARD);
+    return this.#core.exclusively(FORWARD, () => {
+      call.prepare(key === query, sameValue, () => this.#reserve(FORWARD, raw, geometry, cache));
+      call.writeInputs(query, key, value);
+      call.invoke((block) => (cache === undefined ? raw.forward(block) : raw.forwardCached(block, cache.raw)));
+      return call.results();
+    });
   }
 
   /**
@@ -160,7 +174,7 @@ export class MultiHeadAttention {
    * arrays are dead when f returns; until then every other call that could move the memory throws code 'busy'.
    */
   withBuffers<R>(size: BufferSizes, f: (views: BorrowedViews) => R): R {
-    const raw = this.#handle.get(WITH_BUFFERS);
+    this.#handle.get(WITH_BUFFERS);
     const o = checkOptions<BufferSizes>(WITH_BUFFERS, size, BUFFER_NAMES);
     const batched = o.batch !== undefined;
     const length = (name: 'batch' | 'queryLength' | 'keyLength'): number =>
@@ -192,7 +206,10 @@ export class MultiHeadAttention {
       );
     }
     const geometry = layerGeometry(this.#layer, batched, batch, queryLength, keyLength);
-    const callOptions: LayerForwardOptions | undefined = o.options;
+    const callOptions =
+      o.options === undefined
+        ? undefined
+        : checkOptions<LayerForwardOptions>(WITH_BUFFERS, o.options, LAYER_CALL_NAMES);
     for (const name of ['out', 'cache'] as const) {
       if (callOptions?.[name] === undefined) continue;
       const wayOut =
@@ -204,8 +221,11 @@ export class MultiHeadAttention {
     }
     const [, plan] = this.#plan(WITH_BUFFERS, callOptions, geometry, batched, undefined, selfAttention);
     const call = new AttentionCall(this.#core, WITH_BUFFERS, geometry, plan);
-    call.prepare(selfAttention, selfAttention ? 'query' : 'own', () =>
-      this.#reserve(WITH_BUFFERS, raw, geometry, undefined),
+    const raw = this.#handle.get(WITH_BUFFERS);
+    this.#core.exclusively(WITH_BUFFERS, () =>
+      call.prepare(selfAttention, selfAttention ? 'query' : 'own', () =>
+        this.#reserve(WITH_BUFFERS, raw, geometry, undefined),
+      ),
     );
     let open = true;
     const run = (): void => {
@@ -223,6 +243,7 @@ export class MultiHeadAttention {
       try {
         const result = f({ ...call.views(), run });
         if (typeof (result as { then?: unknown } | null | undefined)?.then === 'function') {
+          ignoreRejection(result);
           throw typeError({
             call: WITH_BUFFERS,
             argument: 'f',
@@ -244,16 +265,17 @@ export class MultiHeadAttention {
    */
   loadStateDict(stateDict: StateDict, options?: LoadStateDictOptions): LoadStateDictResult {
     const call = `${NAME}.loadStateDict()`;
-    const raw = this.#handle.get(call);
+    this.#handle.get(call);
     const checked = checkLoadOptions(call, options);
     const plan = planStateDict(call, stateDict, this.#weightLayout(call, checked.layout), checked);
+    const raw = this.#handle.get(call);
     withParameters(this.#core, call, parameters(this.#layer), (views, offsets) => {
       const block = this.#writeWeightBlock(call, offsets);
       if (plan.missing.length > 0) {
         this.#core.check(call, raw.getWeights(block));
         this.#ownParameters((slot, own) => views.get(slot)?.set(own));
       }
-      writeParameters(plan, views);
+      writeParameters(call, plan, views);
       this.#core.check(call, raw.setWeights(block));
       this.#ownParameters((slot, own) => own.set(views.get(slot) ?? own));
     });
@@ -263,9 +285,10 @@ export class MultiHeadAttention {
   /** Copies of the parameters, under PyTorch's names or those of another layout. */
   stateDict(options?: StateDictOptions): Record<string, Tensor> {
     const call = `${NAME}.stateDict()`;
-    const raw = this.#handle.get(call);
+    this.#handle.get(call);
     const checked = checkSaveOptions(call, options);
     const layout = this.#weightLayout(call, checked.layout);
+    const raw = this.#handle.get(call);
     return withParameters(this.#core, call, parameters(this.#layer), (views, offsets) => {
       this.#core.check(call, raw.getWeights(this.#writeWeightBlock(call, offsets)));
       this.#ownParameters((slot, own) => views.get(slot)?.set(own));
@@ -347,13 +370,29 @@ export class MultiHeadAttention {
       return;
     }
     // The scratch only grows, so a call of the same sizes needs no second asking.
-    if (batch === this.#reservedBatch && queryLength === this.#reservedQueries && keyLength === this.#reservedKeys) {
+    const epoch = this.#core.scratchEpoch;
+    if (
+      batch === this.#reservedBatch &&
+      queryLength === this.#reservedQueries &&
+      keyLength === this.#reservedKeys &&
+      epoch === this.#reservedEpoch
+    ) {
       return;
     }
     this.#core.check(call, raw.reserve(batch, queryLength, keyLength));
     this.#reservedBatch = batch;
     this.#reservedQueries = queryLength;
     this.#reservedKeys = keyLength;
+    this.#reservedEpoch = epoch;
+  }
+}
+
+/** The error says all; a promise that rejects behind it must not end the process. */
+function ignoreRejection(result: unknown): void {
+  try {
+    Reflect.apply(Promise.prototype.then, result, [undefined, () => undefined]);
+  } catch {
+    // Not a promise but something with a method named then: nothing has begun that could reject.
   }
 }
 

@@ -2,7 +2,8 @@
 import { checkBoolean, checkOptions, checkWhole } from './arguments.js';
 import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
-import { type Tensor, MAX_SIZE, checkTensor } from './tensor.js';
+import { type Tensor, type TensorInput, MAX_SIZE, readTensor } from './tensor.js';
+import { checkedView } from './typed-arrays.js';
 
 /** T5: a bias for each bucket of distances. */
 export interface BucketBiasOptions {
@@ -37,26 +38,32 @@ const WINDOW_NAMES: ReadonlySet<string> = new Set(['window'] satisfies (keyof Wi
  * a window, [(2 height - 1)(2 width - 1), H] (Swin's relative_position_bias_table).
  */
 export function relativePositionBias(table: Tensor, options: BucketBiasOptions | WindowBiasOptions): Tensor {
-  checkTensor(CALL, 'table', table);
-  if (table.shape.length !== 2) {
+  const entries = readTensor(CALL, 'table', table);
+  if (entries.shape.length !== 2) {
     const wayOut = 'give the table as the model stores it';
-    const complaint = { call: CALL, argument: 'table.shape', got: showShape(table.shape), wanted: '[entries, heads]' };
+    const complaint = {
+      call: CALL,
+      argument: 'table.shape',
+      got: showShape(entries.shape),
+      wanted: '[entries, heads]',
+    };
     throw rangeError({ ...complaint, wayOut }, 'wrong-shape');
   }
   const given: unknown = options;
   const inWindow = typeof given === 'object' && given !== null && 'window' in given;
   return inWindow
-    ? windowBias(table, checkOptions<WindowBiasOptions>(CALL, given, WINDOW_NAMES))
-    : bucketBias(table, checkOptions<BucketBiasOptions>(CALL, given, BUCKET_NAMES));
+    ? windowBias(entries, checkOptions<WindowBiasOptions>(CALL, given, WINDOW_NAMES))
+    : bucketBias(entries, checkOptions<BucketBiasOptions>(CALL, given, BUCKET_NAMES));
 }
 
 /** [1, H, L, S] whose element (i, j) is the table's row rowOf(i, j). */
 function layOut(
-  { data, shape }: Tensor,
+  { data: given, length: size, shape }: TensorInput,
   length: number,
   keys: number,
   rowOf: (i: number, j: number) => number,
 ): Tensor {
+  const data = checkedView(CALL, 'table.data', Float32Array, given, size);
   const heads = shape[1] as number;
   const out = new Float32Array(heads * length * keys);
   for (let i = 0; i < length; ++i) {
@@ -68,7 +75,7 @@ function layOut(
   return { data: out, shape: [1, heads, length, keys] };
 }
 
-function bucketBias(table: Tensor, o: Partial<BucketBiasOptions>): Tensor {
+function bucketBias(table: TensorInput, o: Partial<BucketBiasOptions>): Tensor {
   const queryLength = checkWhole(CALL, 'queryLength', o.queryLength, { least: 0 });
   const keyLength = o.keyLength === undefined ? queryLength : checkWhole(CALL, 'keyLength', o.keyLength, { least: 0 });
   const bidirectional = o.bidirectional === undefined ? true : checkBoolean(CALL, 'bidirectional', o.bidirectional);
@@ -100,7 +107,7 @@ function bucketBias(table: Tensor, o: Partial<BucketBiasOptions>): Tensor {
   });
 }
 
-function windowBias(table: Tensor, { window }: Partial<WindowBiasOptions>): Tensor {
+function windowBias(table: TensorInput, { window }: Partial<WindowBiasOptions>): Tensor {
   if (!Array.isArray(window) || window.length !== 2) {
     const wanted = '[height, width], in tokens';
     throw typeError({ call: CALL, argument: 'window', got: describe(window), wanted, wayOut: 'Swin-T has [7, 7]' });

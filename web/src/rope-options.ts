@@ -44,8 +44,9 @@ export interface Rope {
   readonly dim: number;
   readonly interleaved: boolean;
   readonly base: number;
-  readonly scaling: Readonly<Required<RopeScaling>> | undefined;
-  readonly sections: readonly number[];
+  readonly scaling: RopeScaling | undefined;
+  /** Absent: one axis. */
+  readonly sections: readonly number[] | undefined;
 }
 
 export const ROPE_NAMES = [
@@ -90,7 +91,7 @@ export function ropeOf(call: string, prefix: string, o: Partial<RopeOptions>, he
     interleaved: o.interleaved === undefined ? false : checkBoolean(call, `${prefix}interleaved`, o.interleaved),
     base: o.base === undefined ? 10000 : positive(call, `${prefix}base`, o.base),
     scaling: o.scaling === undefined ? undefined : checkScaling(call, `${prefix}scaling`, o.scaling, dim),
-    sections: o.sections === undefined ? [] : checkSections(call, `${prefix}sections`, o.sections, dim / 2),
+    sections: o.sections === undefined ? undefined : checkSections(call, `${prefix}sections`, o.sections, dim / 2),
   };
 }
 
@@ -100,7 +101,7 @@ function positive(call: string, argument: string, value: unknown): number {
   throw rangeError({ call, argument, got: describe(value), wanted: 'positive', wayOut: 'give what the model names' });
 }
 
-function checkScaling(call: string, name: string, value: unknown, dim: number): Required<RopeScaling> {
+function checkScaling(call: string, name: string, value: unknown, dim: number): RopeScaling {
   const o = checkOptions<RopeScaling>(`${call} ${name}`, value, SCALING_NAMES);
   const type = checkChoice(call, `${name}.type`, o.type, TYPES);
   const number = (key: Exclude<keyof RopeScaling, 'type'>, fallback?: number): number =>
@@ -134,26 +135,24 @@ function checkScaling(call: string, name: string, value: unknown, dim: number): 
       wayOut: 'a larger base changes nothing there',
     });
   }
-  const long = type === 'yarn' || type === 'llama3';
-  const scaling = {
-    type,
-    factor: number('factor'),
-    originalLength: number('originalLength', long ? undefined : 1),
-    betaFast: number('betaFast', 32),
-    betaSlow: number('betaSlow', 1),
-    lowFrequencyFactor: number('lowFrequencyFactor', 1),
-    highFrequencyFactor: number('highFrequencyFactor', 4),
-  };
-  if (scaling.highFrequencyFactor <= scaling.lowFrequencyFactor) {
+  const factor = number('factor');
+  if (type === 'linear' || type === 'ntk') return { type, factor };
+  const originalLength = number('originalLength');
+  if (type === 'yarn') {
+    return { type, factor, originalLength, betaFast: number('betaFast', 32), betaSlow: number('betaSlow', 1) };
+  }
+  const low = number('lowFrequencyFactor', 1);
+  const high = number('highFrequencyFactor', 4);
+  if (high <= low) {
     throw rangeError({
       call,
       argument: `${name}.highFrequencyFactor`,
-      got: String(scaling.highFrequencyFactor),
-      wanted: `above lowFrequencyFactor ${scaling.lowFrequencyFactor}`,
+      got: String(high),
+      wanted: `above lowFrequencyFactor ${low}`,
       wayOut: 'Llama 3.1 has 1 and 4',
     });
   }
-  return scaling;
+  return { type, factor, originalLength, lowFrequencyFactor: low, highFrequencyFactor: high };
 }
 
 function checkSections(call: string, argument: string, value: unknown, pairs: number): readonly number[] {
@@ -174,11 +173,11 @@ function checkSections(call: string, argument: string, value: unknown, pairs: nu
 }
 
 /** Axes of the positions. */
-export const ropeAxes = (rope: Rope): number => Math.max(1, rope.sections.length);
+export const ropeAxes = (rope: Rope): number => rope.sections?.length ?? 1;
 
 /** Writes the core's rotary block. */
 export function writeRope(f64: Float64Array, at: number, rope: Rope): void {
-  const { scaling } = rope;
+  const { scaling, sections = [] } = rope;
   const values: Record<RotarySlot, number> = {
     dim: rope.dim,
     interleaved: Number(rope.interleaved),
@@ -190,11 +189,11 @@ export function writeRope(f64: Float64Array, at: number, rope: Rope): void {
     betaSlow: scaling?.betaSlow ?? 1,
     lowFrequencyFactor: scaling?.lowFrequencyFactor ?? 1,
     highFrequencyFactor: scaling?.highFrequencyFactor ?? 4,
-    axes: rope.sections.length,
-    section0: rope.sections[0] ?? 0,
-    section1: rope.sections[1] ?? 0,
-    section2: rope.sections[2] ?? 0,
-    section3: rope.sections[3] ?? 0,
+    axes: sections.length,
+    section0: sections[0] ?? 0,
+    section1: sections[1] ?? 0,
+    section2: sections[2] ?? 0,
+    section3: sections[3] ?? 0,
   };
   ROTARY_SLOTS.forEach((slot, i) => {
     f64[at + i] = values[slot];

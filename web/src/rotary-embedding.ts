@@ -4,13 +4,14 @@ import type { Strides } from './attention-call.js';
 import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
 import { type PerBatch, checkOut } from './forward-options.js';
-import { checkInt32 } from './layer-call-options.js';
+import { type Int32Input, checkInt32 } from './layer-call-options.js';
 import { checkPerBatch } from './mask-options.js';
 import { TURN_SLOTS, type TurnSlot } from './raw.js';
 import { type Rope, type RopeOptions, ROPE_NAMES, ropeAxes, ropeOf, writeRope } from './rope-options.js';
 import { type Runtime, coreFor } from './runtime.js';
 import { type Axes, type HeadsLayout, axes } from './scaled-dot-product-attention.js';
-import { type Tensor, MAX_SIZE, checkTensor } from './tensor.js';
+import { type Tensor, type TensorInput, MAX_SIZE, readTensor } from './tensor.js';
+import { checkUnchanged, checkedView } from './typed-arrays.js';
 
 export interface RotaryEmbeddingOptions extends RopeOptions {
   /** Tables [positions, dim / 2] in the place of base, scaling and sections. Together with `sin`. */
@@ -41,8 +42,8 @@ const KNOWN: ReadonlySet<string> = new Set([
 ] satisfies (keyof RotaryEmbeddingOptions)[]);
 
 interface Table {
-  readonly cos: Float32Array;
-  readonly sin: Float32Array;
+  readonly cos: TensorInput;
+  readonly sin: TensorInput;
   readonly rows: number;
   readonly half: number;
 }
@@ -52,65 +53,73 @@ interface Table {
  * rank 3; one head: rank 2. Synchronous: await load() before.
  */
 export function rotaryEmbedding(x: Tensor, options?: RotaryEmbeddingOptions): Tensor {
-  checkTensor(CALL, 'x', x);
+  const { data, length, shape } = readTensor(CALL, 'x', x);
   const o = checkOptions<RotaryEmbeddingOptions>(CALL, options, KNOWN);
   const layout = o.layout === undefined ? 'BHLD' : checkChoice(CALL, 'layout', o.layout, ['BHLD', 'BLHD'] as const);
-  const rank = x.shape.length;
-  const a = axes(x.shape, layout);
+  const rank = shape.length;
+  const a = axes(shape, layout);
   if (rank < 2 || rank > 4 || a.heads === 0 || a.width === 0) {
     const wanted = `[${layout.split('').join(', ')}] (layout '${layout}'), the same without B, or [L, D] for one head`;
     const wayOut = 'add or drop axes of size 1';
-    throw rangeError({ call: CALL, argument: 'x.shape', got: showShape(x.shape), wanted, wayOut }, 'wrong-shape');
+    throw rangeError({ call: CALL, argument: 'x.shape', got: showShape(shape), wanted, wayOut }, 'wrong-shape');
   }
   const table = checkTable(o, a.width);
   const rope = ropeOf(CALL, '', table === undefined ? o : { dim: 2 * table.half, interleaved: o.interleaved }, a.width);
   const positions = placeRows(o, a, rope, table);
-  const out = o.out === undefined ? undefined : checkOut(CALL, o.out, x.data.length);
+  const out = o.out === undefined ? undefined : checkOut(CALL, o.out, length);
   const core = coreFor(CALL, o.runtime);
 
-  core.begin();
-  const at = core.place(4 * x.data.length);
-  const positionsAt = positions && core.place(4 * positions.length);
-  const cosAt = table && core.place(4 * table.cos.length);
-  const sinAt = table && core.place(4 * table.sin.length);
-  const base = core.commit(CALL, () => `x ${x.shape.join(' x ')}`);
-  const { HEAPF32, HEAP32, HEAPF64 } = core.alive(CALL);
-  const place = (part: number | undefined): number => (part === undefined ? 0 : base + part);
-  HEAPF32.set(x.data, (base + at) / 4);
-  if (positions) HEAP32.set(positions, place(positionsAt) / 4);
-  if (table) {
-    HEAPF32.set(table.cos, place(cosAt) / 4);
-    HEAPF32.set(table.sin, place(sinAt) / 4);
-  }
-  writeRope(HEAPF64, core.sideSlots, rope);
-  const strides = stridesOf(a, layout);
-  const values: Record<TurnSlot, number> = {
-    x: base + at,
-    xBatch: a.batch,
-    xHeads: a.heads,
-    xRows: a.length,
-    xCols: a.width,
-    xBatchStride: strides.batch,
-    xHeadStride: strides.head,
-    xRowStride: strides.row,
-    positions: place(positionsAt),
-    offsets: 0,
-    config: core.sideBlock,
-    cos: place(cosAt),
-    sin: place(sinAt),
-    tableRows: table?.rows ?? 0,
-    halfDim: table?.half ?? 0,
-    tableInterleaved: Number(rope.interleaved),
-  };
-  TURN_SLOTS.forEach((slot, i) => {
-    HEAPF64[core.slots + i] = values[slot];
+  return core.exclusively(CALL, () => {
+    core.begin();
+    const at = core.place(4 * length);
+    const positionsAt = positions && core.place(4 * positions.length);
+    const cosAt = table && core.place(4 * table.cos.length);
+    const sinAt = table && core.place(4 * table.sin.length);
+    const base = core.commit(CALL, () => `x ${shape.join(' x ')}`);
+    const { HEAPF32, HEAP32, HEAPF64 } = core.alive(CALL);
+    const place = (part: number | undefined): number => (part === undefined ? 0 : base + part);
+    const write = (name: string, array: Float32Array, count: number, to: number): void =>
+      HEAPF32.set(checkedView(CALL, name, Float32Array, array, count), to / 4);
+    write('x.data', data, length, base + at);
+    if (positions) {
+      const view = checkedView(CALL, 'positions', Int32Array, positions.data, positions.length);
+      HEAP32.set(view, place(positionsAt) / 4);
+    }
+    if (table) {
+      write('cos.data', table.cos.data, table.cos.length, place(cosAt));
+      write('sin.data', table.sin.data, table.sin.length, place(sinAt));
+    }
+    if (out) checkUnchanged(CALL, 'out', out, length);
+    writeRope(HEAPF64, core.sideSlots, rope);
+    const strides = stridesOf(a, layout);
+    const values: Record<TurnSlot, number> = {
+      x: base + at,
+      xBatch: a.batch,
+      xHeads: a.heads,
+      xRows: a.length,
+      xCols: a.width,
+      xBatchStride: strides.batch,
+      xHeadStride: strides.head,
+      xRowStride: strides.row,
+      positions: place(positionsAt),
+      offsets: 0,
+      config: core.sideBlock,
+      cos: place(cosAt),
+      sin: place(sinAt),
+      tableRows: table?.rows ?? 0,
+      halfDim: table?.half ?? 0,
+      tableInterleaved: Number(rope.interleaved),
+    };
+    TURN_SLOTS.forEach((slot, i) => {
+      HEAPF64[core.slots + i] = values[slot];
+    });
+    const raw = core.alive(CALL);
+    if (length > 0) core.check(CALL, raw.rotaryEmbedding(core.block));
+    const result = raw.HEAPF32.subarray((base + at) / 4, (base + at) / 4 + length);
+    if (out === undefined) return { data: result.slice(), shape };
+    checkedView(CALL, 'out', Float32Array, out, length).set(result);
+    return { data: out, shape };
   });
-  const raw = core.alive(CALL);
-  if (x.data.length > 0) core.check(CALL, raw.rotaryEmbedding(core.block));
-  const result = raw.HEAPF32.subarray((base + at) / 4, (base + at) / 4 + x.data.length);
-  if (out === undefined) return { data: result.slice(), shape: x.shape };
-  out.set(result);
-  return { data: out, shape: x.shape };
 }
 
 const stridesOf = ({ heads, length, width }: Axes, layout: HeadsLayout): Strides =>
@@ -130,18 +139,18 @@ function checkTable(o: Partial<RotaryEmbeddingOptions>, width: number): Table | 
     if (o[name] === undefined) continue;
     throw conflict(name, 'given with cos and sin', 'left away', 'the tables say how far to turn');
   }
-  checkTensor(CALL, 'cos', o.cos);
-  checkTensor(CALL, 'sin', o.sin);
-  const [rows, half] = o.cos.shape as [number, number];
-  const same = showShape(o.cos.shape) === showShape(o.sin.shape);
+  const cos = readTensor(CALL, 'cos', o.cos);
+  const sin = readTensor(CALL, 'sin', o.sin);
+  const [rows, half] = cos.shape as [number, number];
+  const same = showShape(cos.shape) === showShape(sin.shape);
   const dim = o.dim ?? 2 * half;
-  if (o.cos.shape.length !== 2 || half < 1 || 2 * half > width || !same || dim !== 2 * half) {
-    const got = `${showShape(o.cos.shape)} with sin.shape ${showShape(o.sin.shape)}`;
+  if (cos.shape.length !== 2 || half < 1 || 2 * half > width || !same || dim !== 2 * half) {
+    const got = `${showShape(cos.shape)} with sin.shape ${showShape(sin.shape)}`;
     const wanted = `[positions, pairs] with ${o.dim === undefined ? `1 to ${Math.floor(width / 2)}` : o.dim / 2} pairs, as sin`;
     const wayOut = 'tables of twice that width repeat: give their first half';
     throw rangeError({ call: CALL, argument: 'cos.shape', got, wanted, wayOut }, 'wrong-shape');
   }
-  return { cos: o.cos.data, sin: o.sin.data, rows, half };
+  return { cos, sin, rows, half };
 }
 
 /** Where each row stands; undefined: row i at position i. */
@@ -150,27 +159,28 @@ function placeRows(
   { batch, length }: Axes,
   rope: Rope,
   table: Table | undefined,
-): Int32Array | undefined {
+): Int32Input | undefined {
   if (o.positions !== undefined && o.offset !== undefined) {
     const complaint = { call: CALL, argument: 'offset', got: 'given with positions', wanted: 'left away' };
     throw typeError({ ...complaint, wayOut: 'positions say where every row stands' }, 'conflict');
   }
   const count = ropeAxes(rope);
   const shape = count === 1 ? [batch, length] : [count, batch, length];
-  let positions: Int32Array | undefined;
+  let positions: Int32Input | undefined;
   if (o.positions !== undefined) positions = checkInt32(CALL, 'positions', o.positions, shape);
   const sizes = { batch, numHeads: 1, queryLength: length, keyLength: length, batched: true };
   const offset = checkPerBatch(CALL, 'offset', o.offset, sizes, -MAX_SIZE, MAX_SIZE - length);
   if (offset !== undefined) {
-    positions = Int32Array.from({ length: count * batch * length }, (_, i) => {
+    const data = Int32Array.from({ length: count * batch * length }, (_, i) => {
       const b = Math.floor(i / length) % batch;
       return (offset[b] as number) + (i % length);
     });
+    positions = { data, length: data.length };
   }
   if (table === undefined) return positions;
   const size = batch * length;
   for (let i = 0; i < size; ++i) {
-    const position = positions === undefined ? i % length : (positions[i] as number);
+    const position = positions === undefined ? i % length : (positions.data[i] as number);
     if (position >= 0 && position < table.rows) continue;
     throw rangeError({
       call: CALL,

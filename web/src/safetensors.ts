@@ -1,11 +1,12 @@
 // The safetensors format: 8 bytes of header length, a JSON header, then raw little-endian numbers. Files come from
 // strangers, so everything the header says is checked before a byte of data is looked at.
 /// <reference lib="esnext.disposable" preserve="true" />
-import { describe, showShape, typedArrayName } from './describe.js';
+import { namedEntries } from './arguments.js';
+import { describe, showShape } from './describe.js';
 import { SafetensorsError, sentence, typeError } from './errors.js';
 import { duplicateKey } from './json-keys.js';
-import type { DType, StoredArrays, StoredTensor } from './stored-tensor.js';
-import type { Tensor } from './tensor.js';
+import type { DType, StateDict, StoredArrays, StoredTensor } from './stored-tensor.js';
+import { checkUnchanged, plainView, trueLength, typedArrayName } from './typed-arrays.js';
 
 export { SafetensorsError } from './errors.js';
 export { bfloat16ToFloat32, float16ToFloat32, float16ToNumber } from './half.js';
@@ -88,8 +89,11 @@ interface Range {
 }
 
 function toBytes(bytes: unknown): Uint8Array {
-  if (typedArrayName(bytes) === 'Uint8Array') return bytes as Uint8Array;
-  if (Object.prototype.toString.call(bytes) === '[object ArrayBuffer]') return new Uint8Array(bytes as ArrayBuffer);
+  // Of a length that stays, whatever becomes of a resizable buffer.
+  if (typedArrayName(bytes) === 'Uint8Array') return plainView(Uint8Array, bytes as Uint8Array);
+  if (Object.prototype.toString.call(bytes) === '[object ArrayBuffer]') {
+    return plainView(Uint8Array, new Uint8Array(bytes as ArrayBuffer));
+  }
   throw typeError({
     call: CALL,
     argument: 'bytes',
@@ -219,55 +223,151 @@ function checkCovered(ranges: Range[], dataLength: number): void {
 
 const SAVE = 'serializeSafetensors()';
 
-/** Writes a file. A tensor without dtype is F32. Larger types come first, so that readers need not copy. */
-export function serializeSafetensors(
-  tensors: Readonly<Record<string, Tensor | StoredTensor>>,
-  metadata: Readonly<Record<string, string>> = {},
-): Uint8Array {
-  const items = Object.entries(tensors).map(([name, tensor]) => {
-    const dtype: DType = 'dtype' in tensor ? tensor.dtype : 'F32';
-    const type = Object.hasOwn(ARRAYS, dtype) ? ARRAYS[dtype] : undefined;
-    const label = `tensor ${describe(name)}`;
-    if (type === undefined || typedArrayName(tensor.data) !== type.name) {
+function refuse(argument: string, got: string, wanted: string, wayOut = 'correct the tensor'): never {
+  throw new SafetensorsError(sentence({ call: SAVE, argument, got, wanted, wayOut }));
+}
+
+/** Entries whose names a file can hold. */
+function entriesToSave(argument: string, value: unknown, of: string): (readonly [string, unknown])[] {
+  const entries = namedEntries(value);
+  if (entries === undefined) {
+    throw typeError({
+      call: SAVE,
+      argument,
+      got: describe(value),
+      wanted: `an object or a Map of names to ${of}`,
+      wayOut: 'give { name: value }',
+    });
+  }
+  for (const [name] of entries as (readonly [unknown, unknown])[]) {
+    if (typeof name !== 'string') {
       throw typeError({
         call: SAVE,
-        argument: label,
-        got: `dtype ${describe(dtype)} with data ${describe(tensor.data)}`,
-        wanted: `one of ${DTYPES.join(', ')} with an array of that type`,
-        wayOut: 'convert the data',
+        argument: `a name in ${argument}`,
+        got: describe(name),
+        wanted: 'a string',
+        wayOut: 'use String(name)',
       });
     }
-    const count = tensor.shape.reduce((a, b) => a * b, 1);
-    if (count !== tensor.data.length || name === '__metadata__') {
-      throw new SafetensorsError(
-        sentence({
-          call: SAVE,
-          argument: label,
-          got: `${tensor.data.length} numbers with shape ${showShape(tensor.shape)}`,
-          wanted: 'as many numbers as its shape says, under any name but __metadata__',
-          wayOut: 'correct the tensor',
-        }),
-      );
+    // Half a character has no UTF-8.
+    if (/\p{Surrogate}/u.test(name)) {
+      refuse(`a name in ${argument}`, describe(name), 'well-formed Unicode', 'use name.toWellFormed()');
     }
-    return { name, dtype, shape: tensor.shape, data: tensor.data, itemSize: type.BYTES_PER_ELEMENT };
-  });
+  }
+  return entries;
+}
+
+interface Item {
+  readonly name: string;
+  readonly label: string;
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly data: ArrayBufferView;
+  readonly count: number;
+  readonly itemSize: number;
+  readonly bytes: number;
+}
+
+/** Each property is read once, and nothing passes that parseSafetensors() would refuse. */
+function readItem(name: string, value: unknown): Item {
+  const label = `tensor ${describe(name)}`;
+  if (typeof value !== 'object' || value === null) {
+    throw typeError({
+      call: SAVE,
+      argument: label,
+      got: describe(value),
+      wanted: 'a tensor { data, shape } or { dtype, data, shape }',
+      wayOut: 'give metadata as the second argument',
+    });
+  }
+  const { dtype = 'F32', data, shape: given } = value as { dtype?: unknown; data?: unknown; shape?: unknown };
+  const type = typeof dtype === 'string' && Object.hasOwn(ARRAYS, dtype) ? ARRAYS[dtype as DType] : undefined;
+  if (type === undefined || typedArrayName(data) !== type.name) {
+    throw typeError({
+      call: SAVE,
+      argument: label,
+      got: `dtype ${describe(dtype)} with data ${describe(data)}`,
+      wanted: `one of ${DTYPES.join(', ')} with an array of that type`,
+      wayOut: 'convert the data',
+    });
+  }
+  if (!Array.isArray(given)) {
+    throw typeError({
+      call: SAVE,
+      argument: `${label} shape`,
+      got: describe(given),
+      wanted: 'an Array of sizes',
+      wayOut: 'use Array.from(shape)',
+    });
+  }
+  const shape = Array.from(given as unknown[]);
+  const array = data as ArrayBufferView;
+  const length = trueLength(array);
+  let count = 1;
+  for (const size of shape) {
+    if (!Number.isSafeInteger(size) || (size as number) < 0) {
+      refuse(`${label} shape`, showShape(shape.map(describe)), 'of whole numbers from 0 to 2^53 - 1');
+    }
+    count *= size as number;
+    // As the parser counts: also where a 0 comes later.
+    if (count > Number.MAX_SAFE_INTEGER) refuse(`${label} shape`, showShape(shape), 'of at most 2^53 - 1 elements');
+  }
+  if (count !== length || name === '__metadata__') {
+    const wanted = 'as many numbers as its shape says, under any name but __metadata__';
+    refuse(label, `${length} numbers with shape ${showShape(shape)}`, wanted);
+  }
+  const itemSize = type.BYTES_PER_ELEMENT;
+  // -0 is a whole number, too, but no size to write.
+  const sizes = shape.map((size) => (size as number) + 0);
+  return { name, label, dtype: dtype as DType, shape: sizes, data: array, count, itemSize, bytes: count * itemSize };
+}
+
+function readMetadataToSave(metadata: unknown): Record<string, string> {
+  const entries = entriesToSave('metadata', metadata, 'strings');
+  for (const [name, value] of entries) {
+    const argument = `metadata ${describe(name)}`;
+    if (typeof value !== 'string') {
+      throw typeError({ call: SAVE, argument, got: describe(value), wanted: 'a string', wayOut: 'use String(value)' });
+    }
+    if (/\p{Surrogate}/u.test(value)) {
+      refuse(argument, describe(value), 'well-formed Unicode', 'use value.toWellFormed()');
+    }
+  }
+  return Object.fromEntries(entries) as Record<string, string>;
+}
+
+/**
+ * Writes a file of an object or a Map. A tensor without dtype is F32. Larger types come first, so that readers need
+ * not copy.
+ */
+export function serializeSafetensors(
+  tensors: StateDict,
+  metadata: Readonly<Record<string, string>> | ReadonlyMap<string, string> = {},
+): Uint8Array {
+  const items = entriesToSave('tensors', tensors, 'tensors').map(([name, value]) => readItem(name, value));
+  const strings = readMetadataToSave(metadata);
   items.sort((a, b) => b.itemSize - a.itemSize);
   let end = 0;
-  const header: [string, unknown][] = Object.keys(metadata).length > 0 ? [['__metadata__', metadata]] : [];
-  for (const { name, dtype, shape, data } of items) {
-    header.push([name, { dtype, shape, data_offsets: [end, end + data.byteLength] }]);
-    end += data.byteLength;
+  const header: [string, unknown][] = Object.keys(strings).length > 0 ? [['__metadata__', strings]] : [];
+  for (const { name, dtype, shape, bytes } of items) {
+    header.push([name, { dtype, shape, data_offsets: [end, end + bytes] }]);
+    end += bytes;
   }
   const text = new TextEncoder().encode(JSON.stringify(Object.fromEntries(header)));
   const headerLength = Math.ceil(text.length / 8) * 8;
+  if (headerLength > MAX_HEADER) {
+    const wayOut = 'split the file, or shorten names and metadata';
+    refuse('the header', `${headerLength} bytes long`, `at most ${MAX_HEADER} bytes long`, wayOut);
+  }
   const file = new Uint8Array(LENGTH_BYTES + headerLength + end);
   new DataView(file.buffer).setUint32(0, headerLength, true);
   file.fill(0x20, LENGTH_BYTES, LENGTH_BYTES + headerLength);
   file.set(text, LENGTH_BYTES);
   let at = LENGTH_BYTES + headerLength;
-  for (const { data } of items) {
-    file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), at);
-    at += data.byteLength;
+  for (const { label, data, count, bytes } of items) {
+    checkUnchanged(SAVE, `${label} data`, data, count);
+    file.set(plainView(Uint8Array, data, bytes), at);
+    at += bytes;
   }
   return file;
 }

@@ -1,5 +1,5 @@
 // The functional core: attention of projected heads, without weights of its own.
-import { checkChoice } from './arguments.js';
+import { checkChoice, checkOptions } from './arguments.js';
 import { AttentionCall, type AttentionGeometry, type ForwardResult, type Strides } from './attention-call.js';
 import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
@@ -9,7 +9,7 @@ import { type ExtraKeys, checkExtraKeys } from './extra-keys.js';
 import { FORWARD_OPTION_NAMES, type ForwardOptions, PLAIN, planOptions } from './forward-options.js';
 import { type KvCache, type OpenCache, openCache } from './kv-cache.js';
 import { type Runtime, coreFor } from './runtime.js';
-import { type Tensor, checkTensor, looksLikeTensor } from './tensor.js';
+import { type Tensor, type TensorInput, looksLikeTensor, readTensor } from './tensor.js';
 
 /** Order of the axes: heads before positions (PyTorch, ONNX), or positions before heads (as projections make them). */
 export type HeadsLayout = 'BHLD' | 'BLHD';
@@ -67,14 +67,16 @@ export function scaledDotProductAttention(
   query: Tensor,
   options: AttentionOptions & { readonly cache: KvCache },
 ): ForwardResult;
-export function scaledDotProductAttention(query: Tensor, ...rest: unknown[]): ForwardResult {
-  const inCache = rest.length === 1 && !looksLikeTensor(rest[0]) && cacheOf(rest[0]) !== undefined;
-  if (inCache) return attendToCache(query, rest[0] as AttentionOptions);
-  const [key, value, options] = rest as [Tensor, Tensor, AttentionOptions | undefined];
-  checkTensor(CALL, 'query', query);
-  checkTensor(CALL, 'key', key);
-  checkTensor(CALL, 'value', value);
-  if (cacheOf(options) !== undefined) {
+export function scaledDotProductAttention(queryTensor: Tensor, ...rest: unknown[]): ForwardResult {
+  const [first, second, third] = rest;
+  if (rest.length === 1 && namesCache(first)) {
+    return attendToCache(readTensor(CALL, 'query', queryTensor), checkOptions<AttentionOptions>(CALL, first, KNOWN));
+  }
+  const query = readTensor(CALL, 'query', queryTensor);
+  const key = first === queryTensor ? query : readTensor(CALL, 'key', first);
+  const value = second === queryTensor ? query : second === first ? key : readTensor(CALL, 'value', second);
+  const options = third === undefined ? undefined : checkOptions<AttentionOptions>(CALL, third, KNOWN);
+  if (options?.cache !== undefined) {
     const wayOut = 'append() them and call scaledDotProductAttention(query, { cache })';
     const complaint = { call: CALL, argument: 'cache', got: 'given with key and value', wanted: 'given alone', wayOut };
     throw typeError(complaint, 'conflict');
@@ -89,16 +91,19 @@ export function scaledDotProductAttention(query: Tensor, ...rest: unknown[]): Fo
 
   const call = new AttentionCall(core, CALL, geometry, planExtra(plan, extra));
   const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
-  call.prepare(key === query, sameValue, () => reserve(core, geometry, extra?.rows ?? 0));
-  call.writeInputs(query.data, key.data, value.data);
-  call.invoke((block) => core.alive(CALL).scaledDotProductAttention(block));
-  return call.results();
+  return core.exclusively(CALL, () => {
+    call.prepare(key === query, sameValue, () => reserve(core, geometry, extra?.rows ?? 0));
+    call.writeInputs(query, key, value);
+    call.invoke((block) => core.alive(CALL).scaledDotProductAttention(block));
+    return call.results();
+  });
 }
 
-const cacheOf = (options: unknown): unknown => (options as Partial<AttentionOptions> | null | undefined)?.cache;
+/** Options that stand where a key would. */
+const namesCache = (value: unknown): boolean =>
+  typeof value === 'object' && value !== null && !looksLikeTensor(value) && 'cache' in value;
 
-function attendToCache(query: Tensor, options: AttentionOptions): ForwardResult {
-  checkTensor(CALL, 'query', query);
+function attendToCache(query: TensorInput, options: Partial<AttentionOptions>): ForwardResult {
   const layout = options.layout === undefined ? 'BHLD' : checkChoice(CALL, 'layout', options.layout, LAYOUTS);
   const core = coreFor(CALL, options.runtime);
   const cache = openCache(CALL, options.cache, core);
@@ -112,19 +117,22 @@ function attendToCache(query: Tensor, options: AttentionOptions): ForwardResult 
   const sizes = { ...geometry, keyLength: seen, batched: query.shape.length === 4 };
   const context = { known: KNOWN, defaults: PLAIN, cache: cache.config };
   const plan = planOptions(CALL, options, sizes, geometry, context);
+  checkHeld(cache, geometry.queryLength, plan.queryLengths);
   const call = new AttentionCall(core, CALL, geometry, plan);
-  call.prepare(false, 'key', () => undefined);
-  call.writeInputs(query.data, NOTHING, NOTHING);
-  call.invoke((block) => core.alive(CALL).cachedAttention(block, cache.raw));
-  return call.results();
+  return core.exclusively(CALL, () => {
+    call.prepare(false, 'key', () => undefined);
+    call.writeInputs(query, NOTHING, NOTHING);
+    call.invoke((block) => core.alive(CALL).cachedAttention(block, cache.raw));
+    return call.results();
+  });
 }
 
-const NOTHING = new Float32Array(0);
+const NOTHING: TensorInput = { data: new Float32Array(0), length: 0, shape: [0] };
 /** Queries that a rolling cache serves at once: it drops what older ones would see. */
 const MAX_ROLLING_QUERIES = 64;
 
 function cachedGeometry(
-  query: Tensor,
+  query: TensorInput,
   { config, raw }: OpenCache,
   layout: HeadsLayout,
 ): { geometry: AttentionGeometry; seen: number } {
@@ -148,6 +156,24 @@ function cachedGeometry(
   return { geometry: withKeys(geometry, seen), seen };
 }
 
+/** A rolling cache that was cropped may lack what queries before its end would see. */
+function checkHeld({ config, raw }: OpenCache, queryLength: number, queryLengths: Int32Array | undefined): void {
+  const { batch, window, sinkTokens } = config;
+  for (let b = 0; b < batch && window > 0; ++b) {
+    const count = queryLengths === undefined ? queryLength : (queryLengths[b] as number);
+    const first = raw.length(b) - count;
+    const oldest = Math.max(sinkTokens, first - (window - 1));
+    if (count === 0 || first < 0 || oldest > first || raw.holds(b, oldest)) continue;
+    throw rangeError({
+      call: CALL,
+      argument: 'cache',
+      got: `without token ${oldest} of entry ${b}, which a rolling cache has dropped`,
+      wanted: `one that holds what the query at position ${first} sees`,
+      wayOut: 'attend before crop(), or crop by less',
+    });
+  }
+}
+
 /** Results with `columns` keys. */
 const withKeys = (g: AttentionGeometry, columns: number): AttentionGeometry => ({
   ...g,
@@ -163,7 +189,11 @@ const planExtra = (plan: AttentionPlan, extra: ExtraKeys | undefined): Attention
     : {
         ...plan,
         numbers: [...plan.numbers, ['extraBatch', extra.batch], ['extraRows', extra.rows]],
-        arrays: [...plan.arrays, { slot: 'extraKey', data: extra.key }, { slot: 'extraValue', data: extra.value }],
+        arrays: [
+          ...plan.arrays,
+          { slot: 'extraKey', name: 'extraKey.data', data: extra.key.data, length: extra.key.length },
+          { slot: 'extraValue', name: 'extraValue.data', data: extra.value.data, length: extra.value.length },
+        ],
       };
 
 export const LAYOUTS = ['BHLD', 'BLHD'] as const satisfies readonly HeadsLayout[];
@@ -194,9 +224,9 @@ const shapeError = (
 /** Sizes of a call, when all shapes fit. */
 export function checkInputs(
   call: string,
-  query: Tensor,
-  key: Tensor,
-  value: Tensor,
+  query: TensorInput,
+  key: TensorInput,
+  value: TensorInput,
   layout: HeadsLayout,
 ): AttentionGeometry {
   const rank = query.shape.length;

@@ -1,9 +1,10 @@
 // Options that shape the scores: numbers for the whole call, and numbers for each head.
 import { checkFinite, checkWhole } from './arguments.js';
 import { alibiSlopes } from './alibi.js';
-import { describe, typedArrayName } from './describe.js';
+import { describe } from './describe.js';
 import { rangeError, typeError } from './errors.js';
 import { MAX_SIZE } from './tensor.js';
+import { plainView, trueLength, typedArrayName } from './typed-arrays.js';
 
 /** [left, right]: neighbours of a query's position on each side that it sees; -1 is unlimited. */
 export type Window = readonly [left: number, right: number];
@@ -22,7 +23,6 @@ export function checkSoftcap(call: string, value: unknown): number {
 }
 
 export function checkWindow(call: string, value: unknown): Window {
-  const list = value as readonly unknown[];
   if (!Array.isArray(value)) {
     throw typeError({
       call,
@@ -45,11 +45,11 @@ export function checkWindow(call: string, value: unknown): Window {
     );
   }
   const side = (i: 0 | 1): number =>
-    checkWhole(call, `window[${i}]`, list[i], { least: -1, wayOut: 'use -1 for no limit on a side' });
+    checkWhole(call, `window[${i}]`, value[i], { least: -1, wayOut: 'use -1 for no limit on a side' });
   return [side(0), side(1)];
 }
 
-/** One finite number for each head; -Infinity may stand where `orMinusInfinity`. */
+/** One finite number for each head, copied; -Infinity may stand where `orMinusInfinity`. */
 export function checkPerHead(
   call: string,
   argument: string,
@@ -66,19 +66,20 @@ export function checkPerHead(
       wayOut: 'use Float32Array.from(values)',
     });
   }
-  const list = value as Float32Array;
-  if (list.length !== numHeads) {
+  const length = trueLength(value as Float32Array);
+  if (length !== numHeads) {
     throw rangeError(
       {
         call,
         argument,
-        got: `${list.length} long`,
+        got: `${length} long`,
         wanted: `${numHeads} long, one number for each head`,
         wayOut: 'query heads count, not key/value heads',
       },
       'wrong-shape',
     );
   }
+  const list = plainView(Float32Array, value as Float32Array).slice();
   list.forEach((x, h) => {
     if (Number.isFinite(x) || (orMinusInfinity && x === -Infinity)) return;
     throw rangeError({

@@ -1,6 +1,6 @@
 // State dicts to parameters and back, for any layout. A dict is checked as a whole before anything is written, and
 // everything wrong with it is told at once.
-import { checkBoolean, checkOptions } from './arguments.js';
+import { checkBoolean, checkOptions, namedEntries } from './arguments.js';
 import { describe, showShape } from './describe.js';
 import { StateDictError, typeError } from './errors.js';
 import { type FloatSource, type StateDict, floatSource } from './stored-tensor.js';
@@ -62,8 +62,8 @@ function checkPrefix<T extends { readonly prefix?: string | undefined }>(call: s
 }
 
 function toMap(call: string, dict: unknown): ReadonlyMap<string, unknown> {
-  if (Object.prototype.toString.call(dict) === '[object Map]') return dict as ReadonlyMap<string, unknown>;
-  if (typeof dict !== 'object' || dict === null || Array.isArray(dict) || ArrayBuffer.isView(dict)) {
+  const entries = namedEntries(dict);
+  if (entries === undefined) {
     throw typeError({
       call,
       argument: 'stateDict',
@@ -72,7 +72,7 @@ function toMap(call: string, dict: unknown): ReadonlyMap<string, unknown> {
       wayOut: 'give parseSafetensors(bytes).tensors, say',
     });
   }
-  return new Map(Object.entries(dict));
+  return new Map(entries);
 }
 
 export function planStateDict<Slot extends string>(
@@ -178,15 +178,19 @@ function transposed(from: Float32Array, rows: number, columns: number): Float32A
 /** Where each parameter stands: live views of WASM memory, or arrays. */
 export type ParameterViews<Slot extends string> = ReadonlyMap<Slot, Float32Array>;
 
-export function writeParameters<Slot extends string>(plan: StateDictPlan<Slot>, views: ParameterViews<Slot>): void {
+export function writeParameters<Slot extends string>(
+  call: string,
+  plan: StateDictPlan<Slot>,
+  views: ParameterViews<Slot>,
+): void {
   for (const { entry, source } of plan.assignments) {
     const [first] = entry.parts;
     if (first !== undefined && entry.parts.length === 1 && entry.transpose === undefined) {
-      source.read(view(views, first));
+      source.read(call, view(views, first));
       continue;
     }
     let values = new Float32Array(source.length);
-    source.read(values);
+    source.read(call, values);
     if (entry.transpose) values = transposed(values, entry.transpose.rows, entry.transpose.columns) as typeof values;
     let at = 0;
     for (const part of entry.parts) {

@@ -1,7 +1,8 @@
 // Tensors as files hold them: a type name, a shape, and numbers or bits.
-import { describe, showShape, typedArrayName } from './describe.js';
+import { describe, showShape } from './describe.js';
 import { bfloat16ToFloat32, float16ToFloat32 } from './half.js';
 import type { Tensor } from './tensor.js';
+import { checkedView, trueLength, typedArrayName } from './typed-arrays.js';
 
 /** The arrays that hold each type. F16 and BF16 are bits, whether or not the engine knows Float16Array. */
 export interface StoredArrays {
@@ -26,20 +27,11 @@ export type StoredTensor = {
   [T in DType]: { readonly dtype: T; readonly shape: readonly number[]; readonly data: StoredArrays[T] };
 }[DType];
 
-/** The bits of a Float16Array, or the Uint16Array itself; undefined for anything else. */
-function halfBits(data: unknown): Uint16Array | undefined {
-  const name = typedArrayName(data);
-  if (name === 'Uint16Array') return data as Uint16Array;
-  if (name !== 'Float16Array') return undefined;
-  const view = data as ArrayBufferView;
-  return new Uint16Array(view.buffer, view.byteOffset, view.byteLength / 2);
-}
-
-/** What can be read as float32: reads into `out` of `length` numbers. */
+/** What can be read as float32: reads into `out` of `length` numbers, if it still has them. */
 export interface FloatSource {
   readonly shape: readonly number[];
   readonly length: number;
-  read(out: Float32Array): void;
+  read(call: string, out: Float32Array): void;
 }
 
 /**
@@ -50,33 +42,37 @@ export function floatSource(name: string, value: unknown): FloatSource | string 
   const wanted = 'it must be { data: Float32Array, shape } or a stored tensor of dtype F32, F16 or BF16';
   if (typeof value !== 'object' || value === null) return `${name} is ${describe(value)}; ${wanted}`;
   const { dtype = 'F32', data, shape } = value as { dtype?: unknown; data?: unknown; shape?: unknown };
-  if (!Array.isArray(shape) || !shape.every((size) => Number.isSafeInteger(size) && (size as number) >= 0)) {
-    return `${name}.shape is ${Array.isArray(shape) ? showShape(shape) : describe(shape)}; ${wanted}`;
+  const sizes: unknown[] | undefined = Array.isArray(shape) ? Array.from(shape as unknown[]) : undefined;
+  if (sizes === undefined || !sizes.every((size) => Number.isSafeInteger(size) && (size as number) >= 0)) {
+    return `${name}.shape is ${sizes === undefined ? describe(shape) : showShape(sizes.map(describe))}; ${wanted}`;
   }
-  const source = sourceOf(dtype, data);
+  const source = sourceOf(`${name}.data`, dtype, data);
   if (source === undefined) {
     return `${name} has dtype ${describe(dtype)} with data ${describe(data)}; ${wanted}; convert it first`;
   }
-  const count = (shape as number[]).reduce((a, b) => a * b, 1);
+  const count = (sizes as number[]).reduce((a, b) => a * b, 1);
   if (source.length !== count) {
-    return `${name}.data is ${source.length} long; it must be ${count} long, the product of its shape ${showShape(shape)}`;
+    return `${name}.data is ${source.length} long; it must be ${count} long, the product of its shape ${showShape(sizes)}`;
   }
-  return { shape: shape as number[], ...source };
+  return { shape: sizes as number[], ...source };
 }
 
-function sourceOf(dtype: unknown, data: unknown): Omit<FloatSource, 'shape'> | undefined {
-  if (dtype === 'F32') {
-    if (typedArrayName(data) !== 'Float32Array') return undefined;
-    const floats = data as Float32Array;
-    return { length: floats.length, read: (out) => out.set(floats) };
+function sourceOf(name: string, dtype: unknown, data: unknown): Omit<FloatSource, 'shape'> | undefined {
+  const array = typedArrayName(data);
+  const view = data as ArrayBufferView;
+  const length = array === undefined ? 0 : trueLength(view);
+  if (dtype === 'F32' && array === 'Float32Array') {
+    return { length, read: (call, out) => out.set(checkedView(call, name, Float32Array, view, length)) };
   }
-  const bits = halfBits(data);
-  if (bits === undefined) return undefined;
-  if (dtype === 'F16') return { length: bits.length, read: (out) => void float16ToFloat32(bits, out) };
-  if (dtype === 'BF16' && typedArrayName(data) === 'Uint16Array') {
-    return { length: bits.length, read: (out) => void bfloat16ToFloat32(bits, out) };
-  }
-  return undefined;
+  // F16 comes as numbers, where the engine has them, or as their bits.
+  const widen =
+    dtype === 'F16' && (array === 'Uint16Array' || array === 'Float16Array')
+      ? float16ToFloat32
+      : dtype === 'BF16' && array === 'Uint16Array'
+        ? bfloat16ToFloat32
+        : undefined;
+  if (widen === undefined) return undefined;
+  return { length, read: (call, out) => void widen(checkedView(call, name, Uint16Array, view, length), out) };
 }
 
 /** Names to tensors: an object, or a Map. */

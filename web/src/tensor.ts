@@ -1,6 +1,7 @@
 // Tensors as they cross the public surface, and the checks every call begins with.
-import { describe, showShape, typedArrayName } from './describe.js';
+import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
+import { trueLength, typedArrayName } from './typed-arrays.js';
 
 /** Row-major float32 numbers with a shape. Results own their data. */
 export interface Tensor {
@@ -11,6 +12,21 @@ export interface Tensor {
 /** A mask: 1 or true where its name says yes, 0 or false elsewhere. */
 export interface MaskTensor {
   readonly data: Uint8Array | readonly boolean[];
+  readonly shape: readonly number[];
+}
+
+/** A tensor after the checks. Each property of the caller's object was read once; this is what was found. */
+export interface TensorInput {
+  readonly data: Float32Array;
+  /** Of data, when it was checked. */
+  readonly length: number;
+  readonly shape: readonly number[];
+}
+
+/** A mask after the checks; booleans have become bytes. */
+export interface MaskInput {
+  readonly data: Uint8Array;
+  readonly length: number;
   readonly shape: readonly number[];
 }
 
@@ -29,7 +45,8 @@ export function product(sizes: readonly number[]): number {
 export const looksLikeTensor = (value: unknown): value is { data: unknown; shape: unknown } =>
   typeof value === 'object' && value !== null && ('data' in value || 'shape' in value);
 
-export function checkShape(call: string, argument: string, shape: unknown): asserts shape is readonly number[] {
+/** A copy of the sizes, each read once. */
+export function readShape(call: string, argument: string, shape: unknown): readonly number[] {
   if (!Array.isArray(shape)) {
     throw typeError({
       call,
@@ -39,7 +56,9 @@ export function checkShape(call: string, argument: string, shape: unknown): asse
       wayOut: 'give { data, shape: [batch, length, width] }',
     });
   }
-  for (let i = 0; i < shape.length; ++i) {
+  const sizes: number[] = [];
+  const rank = shape.length;
+  for (let i = 0; i < rank; ++i) {
     const size: unknown = shape[i];
     if (typeof size !== 'number') {
       throw typeError({
@@ -59,7 +78,9 @@ export function checkShape(call: string, argument: string, shape: unknown): asse
         wayOut: 'give the sizes of the data as they are',
       });
     }
+    sizes.push(size);
   }
+  return sizes;
 }
 
 function checkLength(call: string, argument: string, length: number, shape: readonly number[]): void {
@@ -80,7 +101,7 @@ function checkLength(call: string, argument: string, length: number, shape: read
 const WAY_TO_FLOAT32 = 'use Float32Array.from(values)';
 
 /** A { data: Float32Array, shape } whose sizes agree. */
-export function checkTensor(call: string, argument: string, value: unknown): asserts value is Tensor {
+export function readTensor(call: string, argument: string, value: unknown): TensorInput {
   if (!looksLikeTensor(value)) {
     throw typeError({
       call,
@@ -90,42 +111,45 @@ export function checkTensor(call: string, argument: string, value: unknown): ass
       wayOut: `give { data, shape } for ${argument}`,
     });
   }
-  if (typedArrayName(value.data) !== 'Float32Array') {
+  return readFloats(call, argument, value.data, value);
+}
+
+function readFloats(call: string, argument: string, data: unknown, value: { shape: unknown }): TensorInput {
+  if (typedArrayName(data) !== 'Float32Array') {
     throw typeError({
       call,
       argument: `${argument}.data`,
-      got: describe(value.data),
+      got: describe(data),
       wanted: 'a Float32Array',
       wayOut: WAY_TO_FLOAT32,
     });
   }
-  checkShape(call, argument, value.shape);
-  checkLength(call, argument, (value.data as Float32Array).length, value.shape);
+  const floats = data as Float32Array;
+  const shape = readShape(call, argument, value.shape);
+  // After the shape, whose reading may run anything.
+  const length = trueLength(floats);
+  checkLength(call, argument, length, shape);
+  return { data: floats, length, shape };
 }
 
-/** attnBias: as checkTensor, but bytes are taken for a mask in the wrong place. */
-export function checkBias(call: string, argument: string, value: unknown): asserts value is Tensor {
-  if (looksLikeTensor(value) && (typedArrayName(value.data) === 'Uint8Array' || isBooleans(value.data))) {
+/** attnBias: as readTensor, but bytes are taken for a mask in the wrong place. */
+export function readBias(call: string, argument: string, value: unknown): TensorInput {
+  if (!looksLikeTensor(value)) return readTensor(call, argument, value);
+  const { data } = value;
+  if (typedArrayName(data) === 'Uint8Array' || (Array.isArray(data) && typeof data[0] === 'boolean')) {
     throw typeError({
       call,
       argument: `${argument}.data`,
-      got: describe(value.data),
+      got: describe(data),
       wanted: 'a Float32Array, which is added to the scores',
       wayOut: 'pass a 0/1 mask as attendMask (1 = may attend)',
     });
   }
-  checkTensor(call, argument, value);
-}
-
-/** Not every(): it skips the holes of a sparse Array. */
-function isBooleans(data: unknown): boolean {
-  if (!Array.isArray(data)) return false;
-  for (let i = 0; i < data.length; ++i) if (typeof data[i] !== 'boolean') return false;
-  return true;
+  return readFloats(call, argument, data, value);
 }
 
 /** A { data: Uint8Array of 0 and 1 or booleans, shape }. Floats are refused: they would be added, not applied. */
-export function checkMask(call: string, argument: string, value: unknown): asserts value is MaskTensor {
+export function readMask(call: string, argument: string, value: unknown): MaskInput {
   if (!looksLikeTensor(value)) {
     throw typeError({
       call,
@@ -135,27 +159,35 @@ export function checkMask(call: string, argument: string, value: unknown): asser
       wayOut: `give { data, shape } for ${argument}`,
     });
   }
-  const name = typedArrayName(value.data);
-  if (name !== 'Uint8Array' && !isBooleans(value.data)) {
+  const { data } = value;
+  const name = typedArrayName(data);
+  const wrongType = (): Error => {
     const floats = name === 'Float32Array' || name === 'Float64Array';
     const wayOut =
       floats && argument === 'attendMask'
         ? 'pass numbers to be added to the scores as attnBias, or convert 0/1 with Uint8Array.from(mask)'
         : 'use Uint8Array.from(mask)';
-    throw typeError({
+    return typeError({
       call,
       argument: `${argument}.data`,
-      got: describe(value.data),
+      got: describe(data),
       wanted: 'a Uint8Array of 0 and 1, or an Array of booleans',
       wayOut,
     });
+  };
+  if (Array.isArray(data)) {
+    const bytes = bytesOfBooleans(data);
+    if (bytes === undefined) throw wrongType();
+    const shape = readShape(call, argument, value.shape);
+    checkLength(call, argument, bytes.length, shape);
+    return { data: bytes, length: bytes.length, shape };
   }
-  checkShape(call, argument, value.shape);
-  const data = value.data as Uint8Array | readonly boolean[];
-  checkLength(call, argument, data.length, value.shape);
-  if (name !== 'Uint8Array') return;
+  if (name !== 'Uint8Array') throw wrongType();
   const bytes = data as Uint8Array;
-  for (let i = 0; i < bytes.length; ++i) {
+  const shape = readShape(call, argument, value.shape);
+  const length = trueLength(bytes);
+  checkLength(call, argument, length, shape);
+  for (let i = 0; i < length; ++i) {
     if ((bytes[i] as number) > 1) {
       throw rangeError({
         call,
@@ -166,4 +198,23 @@ export function checkMask(call: string, argument: string, value: unknown): asser
       });
     }
   }
+  return { data: bytes, length, shape };
+}
+
+/** Booleans as 0 and 1, each read once; undefined when something else is among them, such as a hole. */
+function bytesOfBooleans(data: readonly unknown[]): Uint8Array | undefined {
+  const count = data.length;
+  let bytes = new Uint8Array(0);
+  for (let i = 0; i < count; ++i) {
+    const on = data[i];
+    if (typeof on !== 'boolean') return undefined;
+    // Grown as elements are seen: the length of a sparse Array says nothing about what it holds.
+    if (i === bytes.length) {
+      const more = new Uint8Array(Math.min(count, Math.max(1024, 2 * i)));
+      more.set(bytes);
+      bytes = more;
+    }
+    bytes[i] = Number(on);
+  }
+  return bytes;
 }
