@@ -1,5 +1,7 @@
 // Options that are no plain objects, limits of the core, and what a failed call leaves behind.
 import {
+  type ForwardOptions,
+  HeadwiseLoadError,
   HeadwiseMemoryError,
   HeadwiseRangeError,
   HeadwiseTypeError,
@@ -152,6 +154,56 @@ test.each([66_000_000, 24_000_000])(
     own.dispose();
   },
 );
+
+describe('messages', () => {
+  const TYPE = { type: HeadwiseTypeError, code: 'wrong-type' } as const;
+  test('a bias of an Array', () => {
+    const options = { embedDim: 8, numHeads: 2, bias: [] as never };
+    expectError(() => new MultiHeadAttention(options), {
+      ...TYPE,
+      call: NEW,
+      argument: ': bias is',
+      got: 'an Array of 0',
+      wanted: 'true, false or an object of query, key, value, out',
+    });
+  });
+  test('other arrays, and a Proxy of the right one', () => {
+    const call = { ...TYPE, call: 'MultiHeadAttention.forward()', argument: 'query.data', wanted: 'a Float32Array' };
+    const shape = [3, 8];
+    const f = (data: unknown) => () => mha.forward({ data: data as Float32Array, shape });
+    expectError(f(new Int32Array(24)), { ...call, got: 'is an Int32Array of 24' });
+    expectError(f(new Proxy(new Float32Array(24), {})), { ...call, got: 'a Proxy or imitation of a Float32Array' });
+  });
+  test('a .wasm of something else', async () => {
+    await expectRejection(load({ wasmBinary: new Uint8Array([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0]) }), {
+      type: HeadwiseLoadError,
+      code: 'instantiate',
+      call: 'load()',
+      argument: 'wasmBinary',
+      got: 'none of this package',
+      wanted: 'was wanted',
+    });
+  });
+});
+
+test('the types know of weights where they are asked for', () => {
+  // Compiles only if weights cannot be undefined.
+  const shapes: (readonly number[])[] = [
+    mha.forward(x, { needWeights: 'perHead' }).weights.shape,
+    mha.forward(x, x, { needWeights: 'averaged', causal: true }).weights.shape,
+    mha.forward(x, x, x, { needWeights: 'averaged' }).weights.shape,
+    scaledDotProductAttention(x, x, x, { needWeights: 'perHead' }).weights.shape,
+  ];
+  const perhaps: ForwardOptions = {};
+  // @ts-expect-error: here they can be.
+  expect(() => mha.forward(x, perhaps).weights.shape).toThrow(TypeError);
+  expect(shapes).toEqual([
+    [2, 3, 3],
+    [3, 3],
+    [3, 3],
+    [3, 3],
+  ]);
+});
 
 describe('serializeSafetensors()', () => {
   const CALL = 'serializeSafetensors()';

@@ -45,6 +45,11 @@ export interface ForwardResult {
   readonly lse?: Tensor;
 }
 
+/** With needWeights of 'averaged' or 'perHead'. */
+export interface WeightedResult extends ForwardResult {
+  readonly weights: Tensor;
+}
+
 /** Arrays inside WASM memory. */
 export interface AttentionViews {
   readonly query: Float32Array;

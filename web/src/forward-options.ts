@@ -42,6 +42,11 @@ export interface ForwardOptions {
   readonly out?: Float32Array | undefined;
 }
 
+/** The part of the options that says, for the types, that there will be weights. */
+export interface NeedsWeights {
+  readonly needWeights: 'averaged' | 'perHead';
+}
+
 /** A batch or head axis that may be absent, lengths, and the names of both for messages. */
 export interface AttentionSizes {
   readonly batch: number;

@@ -1,6 +1,6 @@
 // The public surface of the package, for browsers and for bundlers. Node gets node.ts, which adds reading files.
 /// <reference lib="esnext.disposable" preserve="true" />
-export type { ForwardResult } from './attention-call.js';
+export type { ForwardResult, WeightedResult } from './attention-call.js';
 export {
   type ErrorCode,
   type LoadErrorCode,
@@ -15,7 +15,7 @@ export {
   isHeadwiseError,
 } from './errors.js';
 export { type Features, detectFeatures } from './features.js';
-export type { ForwardOptions, PerBatch } from './forward-options.js';
+export type { ForwardOptions, NeedsWeights, PerBatch } from './forward-options.js';
 export type { MultiHeadAttentionOptions, ProjectionBias, ResolvedLayer } from './layer-options.js';
 export { type LinearForwardOptions, type LinearOptions, Linear } from './linear.js';
 export { type CompiledModule, type LoadOptions, load } from './load.js';
