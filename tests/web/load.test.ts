@@ -238,7 +238,7 @@ describe('what is no .wasm', () => {
       'another .wasm',
       (r) => send(r, 200, 'application/wasm', Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0)),
       'instantiate',
-      'could not be started',
+      'none of this package',
       `version ${packageVersion} was wanted`,
     ],
     [

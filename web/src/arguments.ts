@@ -29,7 +29,7 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
  * An object that can hold named values: {}, an instance of a class, a module. Not what has a meaning of its own, such
  * as a Map, a Date, an Array or an ArrayBuffer: its names would be missed.
  */
-const isNamed = (value: unknown): value is Record<string, unknown> =>
+export const isNamed = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' &&
   value !== null &&
   /^\[object (Object|Module)\]$/.test(Object.prototype.toString.call(value));

@@ -53,6 +53,11 @@ export interface ForwardResult {
   readonly heads?: Tensor;
 }
 
+/** With needWeights of 'averaged' or 'perHead'. */
+export interface WeightedResult extends ForwardResult {
+  readonly weights: Tensor;
+}
+
 /** Arrays inside WASM memory. */
 export interface AttentionViews {
   readonly query: Float32Array;

@@ -27,6 +27,9 @@ export function describe(value: unknown): string {
   if (Array.isArray(value)) return `an Array of ${value.length}`;
   const constructor: unknown = (value as object).constructor;
   const className = typeof constructor === 'function' && constructor.name ? constructor.name : 'Object';
+  // A Proxy, say. Its name alone would read "is a Float32Array; it must be a Float32Array".
+  if (/^(Big)?(Int|Uint|Float)\d+(Clamped)?Array$/.test(className))
+    return `a Proxy or imitation of ${withArticle(className)}`;
   return className === 'Object' ? `an object with keys ${keyList(value as object)}` : withArticle(className);
 }
 

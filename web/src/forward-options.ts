@@ -89,6 +89,11 @@ export interface ForwardOptions {
   readonly out?: Float32Array | undefined;
 }
 
+/** The part of the options that says, for the types, that there will be weights. */
+export interface NeedsWeights {
+  readonly needWeights: 'averaged' | 'perHead';
+}
+
 /** Shapes of the results, which depend on the inputs' layout. */
 export interface ResultShapes {
   readonly outputSize: number;

@@ -1,7 +1,7 @@
 // The public surface of the package, for browsers and for bundlers. Node gets node.ts, which adds reading files.
 /// <reference lib="esnext.disposable" preserve="true" />
 export { alibiSlopes } from './alibi.js';
-export type { ForwardResult } from './attention-call.js';
+export type { ForwardResult, WeightedResult } from './attention-call.js';
 export {
   type AttentionTileOptions,
   type Range,
@@ -23,7 +23,7 @@ export {
   isHeadwiseError,
 } from './errors.js';
 export { type Features, detectFeatures } from './features.js';
-export type { ForwardOptions, PerBatch } from './forward-options.js';
+export type { ForwardOptions, NeedsWeights, PerBatch } from './forward-options.js';
 export { type HeadStatistics, type InspectOptions, type InspectResult, headStatistics, inspect } from './inspect.js';
 export {
   type CacheConfig,

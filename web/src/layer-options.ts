@@ -1,5 +1,5 @@
 // The options a layer is made of, with all defaults filled in and every size checked.
-import { checkBoolean, checkFinite, checkOptions, checkWhole } from './arguments.js';
+import { checkBoolean, checkFinite, checkOptions, checkWhole, isNamed } from './arguments.js';
 import { WAY_TO_SMALLER, checkAddressable } from './core.js';
 import { describe } from './describe.js';
 import { rangeError, typeError } from './errors.js';
@@ -208,13 +208,13 @@ function resolveBias(call: string, bias: unknown): ProjectionBias {
   const all = (on: boolean): ProjectionBias => ({ query: on, key: on, value: on, out: on });
   if (bias === undefined) return all(true);
   if (typeof bias === 'boolean') return all(bias);
-  if (typeof bias !== 'object' || bias === null) {
+  if (!isNamed(bias)) {
     throw typeError({
       call,
       argument: 'bias',
       got: describe(bias),
       wanted: 'true, false or an object of query, key, value, out',
-      wayOut: 'use Boolean(bias)',
+      wayOut: 'give true, or { key: false } to leave one away',
     });
   }
   const each = checkOptions<ProjectionBias>(`${call} bias`, bias, BIAS_NAMES);

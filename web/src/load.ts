@@ -358,13 +358,19 @@ async function start(
   });
 }
 
+/** Where exports are missing, the glue stumbles over undefined: that is another module, not a fault of the engine. */
+const whyNotStarted = (error: unknown): string =>
+  error instanceof TypeError
+    ? `is a WebAssembly module, but none of this package (${messageOf(error)})`
+    : `could not be started: ${messageOf(error)}`;
+
 function instantiate(module: WebAssembly.Module, source: string): Promise<RawModule> {
   return new Promise((resolve, reject) => {
     const fail = (error: unknown): void => {
       reject(
         new HeadwiseLoadError(
           'instantiate',
-          `${CALL}: ${source} could not be started: ${messageOf(error)}; the .wasm of version ${VERSION} was wanted;` +
+          `${CALL}: ${source} ${whyNotStarted(error)}; the .wasm of version ${VERSION} was wanted;` +
             ' deploy the .wasm and the JavaScript of one version together, and free memory if it is short',
           { cause: error },
         ),

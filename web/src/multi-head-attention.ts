@@ -1,12 +1,18 @@
 // The layer: checks, memory and ownership. The arithmetic is the core's.
 import { checkChoice, checkOptions, checkWhole } from './arguments.js';
-import { AttentionCall, type AttentionGeometry, type AttentionViews, type ForwardResult } from './attention-call.js';
+import {
+  AttentionCall,
+  type AttentionGeometry,
+  type AttentionViews,
+  type ForwardResult,
+  type WeightedResult,
+} from './attention-call.js';
 import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
 import { describe } from './describe.js';
 import { DISPOSE } from './dispose.js';
 import { UseAfterDisposeError, rangeError, typeError } from './errors.js';
-import { type CallDefaults, planOptions } from './forward-options.js';
+import { type CallDefaults, type NeedsWeights, planOptions } from './forward-options.js';
 import { Handle } from './handle.js';
 import type { KvCache } from './kv-cache.js';
 import { type CreateCacheOptions, type OpenCache, createCache, openCache } from './kv-cache.js';
@@ -123,9 +129,20 @@ export class MultiHeadAttention {
   }
 
   /** Self-attention of x [B, L, E] or [L, E]. */
+  forward(x: Tensor, options: LayerForwardOptions & NeedsWeights): WeightedResult;
+  /** Self-attention of x [B, L, E] or [L, E]. */
   forward(x: Tensor, options?: LayerForwardOptions): ForwardResult;
   /** Attention of query [B, L, E] over key [B, S, kDim], which also serves as value. */
+  forward(query: Tensor, key: Tensor | undefined, options: LayerForwardOptions & NeedsWeights): WeightedResult;
+  /** Attention of query [B, L, E] over key [B, S, kDim], which also serves as value. */
   forward(query: Tensor, key: Tensor | undefined, options?: LayerForwardOptions): ForwardResult;
+  /** Attention of query [B, L, E] over key [B, S, kDim] and value [B, S, vDim]; all three without B is fine, too. */
+  forward(
+    query: Tensor,
+    key: Tensor | undefined,
+    value: Tensor | undefined,
+    options: LayerForwardOptions & NeedsWeights,
+  ): WeightedResult;
   /** Attention of query [B, L, E] over key [B, S, kDim] and value [B, S, vDim]; all three without B is fine, too. */
   forward(
     query: Tensor,

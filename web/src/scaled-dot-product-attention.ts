@@ -1,12 +1,18 @@
 // The functional core: attention of projected heads, without weights of its own.
 import { checkChoice, checkOptions } from './arguments.js';
-import { AttentionCall, type AttentionGeometry, type ForwardResult, type Strides } from './attention-call.js';
+import {
+  AttentionCall,
+  type AttentionGeometry,
+  type ForwardResult,
+  type Strides,
+  type WeightedResult,
+} from './attention-call.js';
 import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
 import { showShape } from './describe.js';
 import { type HeadwiseRangeError, rangeError, typeError } from './errors.js';
 import { type ExtraKeys, checkExtraKeys } from './extra-keys.js';
-import { FORWARD_OPTION_NAMES, type ForwardOptions, PLAIN, planOptions } from './forward-options.js';
+import { FORWARD_OPTION_NAMES, type ForwardOptions, type NeedsWeights, PLAIN, planOptions } from './forward-options.js';
 import { type KvCache, type OpenCache, openCache } from './kv-cache.js';
 import { type Runtime, coreFor } from './runtime.js';
 import { type Tensor, type TensorInput, looksLikeTensor, readTensor } from './tensor.js';
@@ -60,8 +66,20 @@ export function scaledDotProductAttention(
   query: Tensor,
   key: Tensor,
   value: Tensor,
+  options: AttentionOptions & NeedsWeights,
+): WeightedResult;
+/** The same, where weights may be absent from the result. */
+export function scaledDotProductAttention(
+  query: Tensor,
+  key: Tensor,
+  value: Tensor,
   options?: AttentionOptions,
 ): ForwardResult;
+/** The same over the keys and values of a cache. */
+export function scaledDotProductAttention(
+  query: Tensor,
+  options: AttentionOptions & NeedsWeights & { readonly cache: KvCache },
+): WeightedResult;
 /** The same over the keys and values of a cache. */
 export function scaledDotProductAttention(
   query: Tensor,

@@ -11,6 +11,7 @@ import {
   type Runtime,
   type StateDict,
   type Tensor,
+  type WeightedResult,
   UseAfterDisposeError,
   detectFeatures,
   load,
@@ -41,13 +42,15 @@ export async function use(bytes: ArrayBuffer, options: LoadOptions): Promise<voi
   });
   const { relaxedSimd } = detectFeatures();
   yes(
-    true as Equal<typeof result, ForwardResult>,
+    true as Equal<typeof result, WeightedResult>,
+    true as Equal<typeof cross, ForwardResult>,
     true as Equal<typeof runtime, Runtime>,
     true as Equal<typeof file, Safetensors>,
     true as Equal<typeof inside, number>,
     true as Equal<typeof relaxedSimd, boolean>,
     true as Equal<typeof result.output.data, Float32Array>,
-    true as Equal<typeof result.weights, Tensor | undefined>,
+    true as Equal<typeof result.weights, Tensor>,
+    true as Equal<typeof cross.weights, Tensor | undefined>,
     true as Equal<ReturnType<typeof runtime.report>['variant'], 'simd' | 'relaxed'>,
   );
   not(
