@@ -78,6 +78,11 @@ export function scaledDotProductAttention(
 /** The same over the keys and values of a cache. */
 export function scaledDotProductAttention(
   query: Tensor,
+  options: AttentionOptions & NeedsWeights & { readonly cache: KvCache },
+): WeightedResult;
+/** The same over the keys and values of a cache. */
+export function scaledDotProductAttention(
+  query: Tensor,
   options: AttentionOptions & { readonly cache: KvCache },
 ): ForwardResult;
 export function scaledDotProductAttention(queryTensor: Tensor, ...rest: unknown[]): ForwardResult {
