@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { averageMap, compareHeads, headMap, relationShares, spread } from '../../web/demo/head-stats.js';
 import type { AttentionMaps } from '../../web/demo/protocol.js';
 import { type Scheme, rampTable, toOklab } from '../../web/demo/ramp.js';
-import { START, readState, writeState } from '../../web/demo/url-state.js';
+import { START, isState, readState, writeState } from '../../web/demo/url-state.js';
 
 /** Heads that look at one piece each: `look(head, query)` is the piece. */
 function mapsOf(heads: number, length: number, look: (head: number, query: number) => number): AttentionMaps {
@@ -107,6 +107,11 @@ describe('the address', () => {
     const state = { text: 'a & b = "c" ünï __', query: 0, layer: 2, head: 1 };
     expect(readState(writeState(state))).toEqual(state);
     expect(readState('')).toEqual(START);
+  });
+
+  it('tells an address of the state from a place in the page', () => {
+    expect(['', '#', '#t=river', '#q=3', '#l=2&h=1'].map(isState)).toEqual([true, true, true, true, true]);
+    expect(['#sentence', '#x=1', '#%%%'].map(isState)).toEqual([false, false, false]);
   });
 
   it('falls back from broken values', () => {

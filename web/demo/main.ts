@@ -13,7 +13,7 @@ import { StatusStrip } from './panels/status.js';
 import type { View } from './panels/view.js';
 import type { Failure, ModelFacts, ResultReply } from './protocol.js';
 import { currentScheme, setUpTheme } from './theme.js';
-import { readState, writeState } from './url-state.js';
+import { isState, readState, writeState } from './url-state.js';
 
 /** Screen readers hear of a change at most this often. */
 const ANNOUNCE_EVERY_MS = 1000;
@@ -173,6 +173,7 @@ function showBarNumbers(most: string): void {
 
 whenResized(draw);
 window.addEventListener('hashchange', () => {
+  if (!isState(location.hash)) return;
   Object.assign(state, readState(location.hash));
   sentence.setText(state.text);
   engine.ask(state.text);

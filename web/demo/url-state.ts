@@ -29,6 +29,12 @@ export function readState(hash: string): PageState {
   };
 }
 
+/** Whether an address speaks of the state; `#sentence` only names a place in the page. */
+export function isState(hash: string): boolean {
+  const parameters = new URLSearchParams(hash.replace(/^#/u, ''));
+  return [...parameters].length === 0 || ['t', 'q', 'l', 'h'].some((name) => parameters.has(name));
+}
+
 export function writeState(state: Readonly<PageState>): string {
   const parameters = new URLSearchParams();
   if (state.text !== START.text) parameters.set('t', state.text);

@@ -417,6 +417,21 @@ describe('for everyone', () => {
     expect(hidden).toBe(false);
   });
 
+  it('keeps the sentence and the choice when the skip link is used', async () => {
+    const { page } = await visit();
+    await firstResult(page);
+    await type(page, 'a boat', ['[CLS]', 'a', 'boat', '[SEP]']);
+    await page.locator('#chips input[value="1"]').check();
+    const before = await page.locator('#heads .sees').allInnerTexts();
+    await page.locator('.skip').focus();
+    await page.keyboard.press('Enter');
+    // The model answers in the order it was asked: an answer to the skip link would be here before this one.
+    await type(page, 'a boat in', ['[CLS]', 'a', 'boat', 'in', '[SEP]']);
+    await type(page, 'a boat', ['[CLS]', 'a', 'boat', '[SEP]']);
+    expect(await page.locator('#heads .sees').allInnerTexts()).toEqual(before);
+    expect(await page.locator('#chips input:checked').inputValue()).toBe('1');
+  });
+
   it('draws the maps in the colours of the mode, and marks the asking row', async () => {
     const { page } = await visit({ colorScheme: 'light' });
     await firstResult(page);
