@@ -1,4 +1,5 @@
-// Three projects: `web` tests the built package in Node, `package` its tarball, `browser` the same in Chromium.
+// Four projects: `web` tests the built package in Node, `models` runs published models on it, `package` tests its
+// tarball, `browser` the package in Chromium.
 // Each is run by `npm test`, or alone: npx vitest run --config tests/vitest.config.mjs --project web
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
@@ -33,15 +34,16 @@ const project = (name, include, timeoutMs, more = {}) => ({
   },
 });
 
+const everyBuild = { execArgv: hasRelaxed ? [] : ['--experimental-wasm-relaxed-simd'] };
+
 export default defineConfig({
   root,
   test: {
     // The machine may be small, and one browser or one npm at a time is enough.
     maxWorkers: 2,
     projects: [
-      project('web', ['tests/web/*.test.ts'], 30_000, {
-        execArgv: hasRelaxed ? [] : ['--experimental-wasm-relaxed-simd'],
-      }),
+      project('web', ['tests/web/*.test.ts'], 30_000, everyBuild),
+      project('models', ['tests/web/models/*.test.ts'], 30_000, everyBuild),
       project('package', ['tests/package/*.test.ts'], 300_000, {
         fileParallelism: false,
         globalSetup: ['tests/package/setup.mjs'],
