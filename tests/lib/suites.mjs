@@ -13,7 +13,9 @@ import { parseClosingLine, parseGtest, parseTap, parseVitest } from './parsers.m
 import { relaxedSimdFlags } from './relaxed-simd.mjs';
 
 const node = process.execPath;
-const CONFORMANCE = join(ROOT, '..', 'shared', 'conformance');
+/** For `absent`: data that stands beside the clone and is not part of it. */
+const absentWithout = (name, what) => () => existsSync(join(ROOT, '..', 'shared', name)) ? undefined
+  : `${what} (../shared/${name}) are not beside this clone`;
 
 const gtestProgress = (line) => /^\[ RUN +\] (.*)/.exec(line)?.[1];
 
@@ -30,7 +32,7 @@ function gtest(id, title, build, program, { flags = [] } = {}) {
   };
 }
 
-function vitest(id, title, project, needs) {
+function vitest(id, title, project, needs, more = {}) {
   return {
     id,
     title,
@@ -40,6 +42,7 @@ function vitest(id, title, project, needs) {
       `--outputFile.json=${reportFile}`],
     parse: parseVitest,
     progress: (line) => /^\s*[✓❯×] (.*)/u.exec(line)?.[1],
+    ...more,
   };
 }
 
@@ -48,8 +51,7 @@ function conformance(id, title, needs, flags) {
     id,
     title,
     needs,
-    absent: () => existsSync(CONFORMANCE) ? undefined
-      : 'the public cases (../shared/conformance) are not beside this clone',
+    absent: absentWithout('conformance', 'the public cases'),
     // Every build that the engine has, behind a flag or not.
     command: () => [node, ...relaxedSimdFlags, join(ROOT, 'tests/conformance/run.mjs'), ...flags],
     parse: parseClosingLine,
@@ -79,6 +81,9 @@ export const SUITES = [
   conformance('conformance', 'conformance, JavaScript', ['package'], []),
   conformance('conformance-native', 'conformance, native', ['native'], ['--native']),
   vitest('web', 'package tests, sources', 'web', ['package']),
+  vitest('models', 'package tests, published models', 'models', ['package'], {
+    absent: absentWithout('models', 'the models'),
+  }),
   vitest('package', 'package tests, tarball', 'package', ['package']),
   vitest('browser', 'browser tests', 'browser', ['package', 'demo', 'chromium']),
 ];
