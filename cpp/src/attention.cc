@@ -35,6 +35,7 @@ Status ScaledDotProductAttention(const HeadsView<const float>& query,
   const AttentionSizes sizes = {query.batch, query.heads, key.heads, query.rows,
                                 key.rows};
   HEADWISE_RETURN_IF_ERROR(CheckOptions(sizes, options));
+  HEADWISE_RETURN_IF_ERROR(CheckBlockMask(sizes, options));
   HEADWISE_RETURN_IF_ERROR(CheckExtraKeys(key, value, options));
   HEADWISE_RETURN_IF_ERROR(
       CheckWeights(sizes, outputs.weights_kind, outputs.weights));
@@ -65,6 +66,7 @@ Status AttentionTile(const HeadsView<const float>& query,
   const AttentionSizes sizes = {query.batch, query.heads, key.heads, query.rows,
                                 key.rows};
   HEADWISE_RETURN_IF_ERROR(CheckOptions(sizes, options));
+  HEADWISE_RETURN_IF_ERROR(CheckBlockMask(sizes, options));
   HEADWISE_RETURN_IF_ERROR(CheckTile(sizes, request, tile));
   Arena counter;
   TakeAttentionScratch(request.row_end - request.row_begin,

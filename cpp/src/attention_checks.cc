@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include "sequence.h"
+#include "visibility.h"
+
 namespace headwise {
 namespace {
 
@@ -25,14 +28,19 @@ Status CheckMask(const char* name, const MaskView<T>& mask,
       sizes.heads, sizes.query_length, sizes.key_length);
 }
 
+Status CheckLength(const char* name, size_t index, int32_t length,
+                   size_t most) {
+  if (length >= 0 && static_cast<size_t>(length) <= most) return Status();
+  return Status::Error(StatusCode::kInvalidArgument,
+                       "attention: %s[%zu] is %d; it must be 0 to %zu", name,
+                       index, static_cast<int>(length), most);
+}
+
 Status CheckLengths(const char* name, const int32_t* lengths, size_t batch,
                     size_t most) {
   if (lengths == nullptr) return Status();
   for (size_t b = 0; b < batch; ++b) {
-    if (lengths[b] >= 0 && static_cast<size_t>(lengths[b]) <= most) continue;
-    return Status::Error(StatusCode::kInvalidArgument,
-                         "attention: %s[%zu] is %d; it must be 0 to %zu", name,
-                         b, static_cast<int>(lengths[b]), most);
+    HEADWISE_RETURN_IF_ERROR(CheckLength(name, b, lengths[b], most));
   }
   return Status();
 }
@@ -42,6 +50,81 @@ Status AtLeast(const char* name, int32_t value, int32_t least) {
   return Status::Error(StatusCode::kInvalidArgument,
                        "attention: %s is %d; it must be at least %d", name,
                        static_cast<int>(value), static_cast<int>(least));
+}
+
+// The same where packed sequences have bounds of their own.
+Status CheckPackedLengths(const char* name, const int32_t* lengths,
+                          const int32_t* cumulative, size_t sequences) {
+  if (lengths == nullptr) return Status();
+  for (size_t n = 0; n < sequences; ++n) {
+    HEADWISE_RETURN_IF_ERROR(
+        CheckLength(name, n, lengths[n],
+                    static_cast<size_t>(cumulative[n + 1] - cumulative[n])));
+  }
+  return Status();
+}
+
+Status CheckCumulative(const char* name, const int32_t* cumulative,
+                       size_t sequences, size_t total) {
+  int32_t before = 0;
+  for (size_t n = 0; n <= sequences; ++n) {
+    const int32_t at = cumulative[n];
+    const bool in_order = n == 0 ? at == 0 : at >= before;
+    const bool ends = n < sequences || static_cast<size_t>(at) == total;
+    if (!in_order || !ends) {
+      return Status::Error(
+          StatusCode::kInvalidArgument,
+          "attention: %s[%zu] is %d; they must start at 0, never fall, and end "
+          "with element %zu at %zu",
+          name, n, static_cast<int>(at), sequences, total);
+    }
+    before = at;
+  }
+  return Status();
+}
+
+Status CheckPacked(const AttentionSizes& sizes,
+                   const AttentionOptions& options) {
+  const int32_t* queries = options.cumulative_query_lengths;
+  const int32_t* keys = options.cumulative_key_lengths;
+  if (queries == nullptr && keys == nullptr) return Status();
+  if (queries == nullptr || keys == nullptr) {
+    return Status::Error(StatusCode::kInvalidArgument,
+                         "attention: cumulative_query_lengths and "
+                         "cumulative_key_lengths go together; give both (the "
+                         "same twice for self-attention)");
+  }
+  if (sizes.batch != 1) {
+    return Status::Error(StatusCode::kInvalidArgument,
+                         "attention: packed sequences lie in one entry, the "
+                         "batch is %zu; give them one behind the other",
+                         sizes.batch);
+  }
+  HEADWISE_RETURN_IF_ERROR(CheckCumulative("cumulative_query_lengths", queries,
+                                           options.packed_sequences,
+                                           sizes.query_length));
+  return CheckCumulative("cumulative_key_lengths", keys,
+                         options.packed_sequences, sizes.key_length);
+}
+
+// Of arrays with one length for each sequence.
+Status CheckAllLengths(const AttentionSizes& sizes, const AttentionOptions& o) {
+  const size_t n = o.packed_sequences;
+  const int32_t* queries = o.cumulative_query_lengths;
+  const int32_t* keys = o.cumulative_key_lengths;
+  if (queries != nullptr) {
+    HEADWISE_RETURN_IF_ERROR(
+        CheckPackedLengths("key_lengths", o.key_lengths, keys, n));
+    HEADWISE_RETURN_IF_ERROR(
+        CheckPackedLengths("query_lengths", o.query_lengths, queries, n));
+    return CheckPackedLengths("prefix_lengths", o.prefix_lengths, keys, n);
+  }
+  HEADWISE_RETURN_IF_ERROR(CheckLengths("key_lengths", o.key_lengths,
+                                        sizes.batch, sizes.key_length));
+  HEADWISE_RETURN_IF_ERROR(CheckLengths("query_lengths", o.query_lengths,
+                                        sizes.batch, sizes.query_length));
+  return CheckLengths("prefix_lengths", o.prefix_lengths, sizes.batch,
+                      sizes.key_length);
 }
 
 template <typename Enum>
@@ -62,10 +145,8 @@ Status CheckOptions(const AttentionSizes& sizes,
   HEADWISE_RETURN_IF_ERROR(
       CheckMask("attend_mask", options.attend_mask, sizes));
   HEADWISE_RETURN_IF_ERROR(CheckMask("attn_bias", options.attn_bias, sizes));
-  HEADWISE_RETURN_IF_ERROR(CheckLengths("key_lengths", options.key_lengths,
-                                        sizes.batch, sizes.key_length));
-  HEADWISE_RETURN_IF_ERROR(CheckLengths("query_lengths", options.query_lengths,
-                                        sizes.batch, sizes.query_length));
+  HEADWISE_RETURN_IF_ERROR(CheckPacked(sizes, options));
+  HEADWISE_RETURN_IF_ERROR(CheckAllLengths(sizes, options));
   if (!IsOneOf(options.causal, Causal::kEnd) ||
       !IsOneOf(options.empty_rows, EmptyRows::kNan)) {
     return Status::Error(StatusCode::kInvalidArgument,
@@ -74,8 +155,6 @@ Status CheckOptions(const AttentionSizes& sizes,
                          static_cast<int>(options.causal),
                          static_cast<int>(options.empty_rows));
   }
-  HEADWISE_RETURN_IF_ERROR(CheckLengths(
-      "prefix_lengths", options.prefix_lengths, sizes.batch, sizes.key_length));
   if (options.prefix_lengths != nullptr && options.causal == Causal::kNone) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "attention: prefix_lengths loosen causality, but "
@@ -95,6 +174,45 @@ Status CheckOptions(const AttentionSizes& sizes,
     return Status::Error(StatusCode::kInvalidArgument,
                          "attention: query_offsets contradict Causal::kEnd, "
                          "which has its own offset; use Causal::kStart");
+  }
+  return Status();
+}
+
+Status CheckBlockMask(const AttentionSizes& sizes,
+                      const AttentionOptions& options) {
+  if (options.block_mask == nullptr) return Status();
+  const BlockMaskShape& mask = options.block_mask->shape();
+  const size_t count = SequenceCount(sizes, options);
+  if ((mask.batch != 1 && mask.batch != count) ||
+      (mask.heads != 1 && mask.heads != sizes.heads)) {
+    return Status::Error(StatusCode::kShapeMismatch,
+                         "attention: block_mask has batch %zu and heads %zu; "
+                         "they must be 1, or %zu and %zu",
+                         mask.batch, mask.heads, count, sizes.heads);
+  }
+  for (size_t n = 0; n < count; ++n) {
+    const Sequence sequence = SequenceAt(sizes, options, n);
+    const size_t rows = options.query_lengths == nullptr
+                            ? sequence.query_length
+                            : static_cast<size_t>(options.query_lengths[n]);
+    const int64_t first = QueryPosition(options, sequence, 0);
+    const int64_t end = first + static_cast<int64_t>(rows);
+    const int64_t mask_end =
+        mask.first_query + static_cast<int64_t>(mask.queries);
+    const size_t keys = options.key_lengths == nullptr
+                            ? sequence.key_length
+                            : static_cast<size_t>(options.key_lengths[n]);
+    if (rows == 0 ||
+        (first >= mask.first_query && end <= mask_end && keys <= mask.keys)) {
+      continue;
+    }
+    return Status::Error(
+        StatusCode::kShapeMismatch,
+        "attention: block_mask knows queries %lld to %lld and %zu keys; entry "
+        "%zu has queries %lld to %lld and %zu keys; make one that covers them",
+        static_cast<long long>(mask.first_query),
+        static_cast<long long>(mask_end), mask.keys, n,
+        static_cast<long long>(first), static_cast<long long>(end), keys);
   }
   return Status();
 }

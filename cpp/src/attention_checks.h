@@ -27,6 +27,10 @@ Status CheckExtraKeys(const HeadsView<const float>& key,
 // Masks broadcast, lengths lie in range, options do not contradict.
 Status CheckOptions(const AttentionSizes& sizes,
                     const AttentionOptions& options);
+// The block mask, if there is one, knows the positions of all queries that
+// count. For options whose query_offsets are those of the attention.
+Status CheckBlockMask(const AttentionSizes& sizes,
+                      const AttentionOptions& options);
 // Weights are asked for with a place to put them.
 Status CheckWeights(const AttentionSizes& sizes, WeightsKind kind,
                     const float* weights);

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "block_scores.h"
 #include "kernels/kernels.h"
 #include "memory.h"
 #include "parallel.h"
+#include "sequence.h"
 #include "visibility.h"
 
 namespace headwise {
@@ -47,14 +49,20 @@ kernels::MaskRows<T> RowsOf(const MaskView<T>& mask, size_t b, size_t head,
   return {mask.Row(b, head, row), mask.row_stride(), mask.key_stride()};
 }
 
-// Packs the queries of rows [row, row + rows) of one head and describes the
-// block to the kernels. Positions count from the anchor of `keys`, which for
-// scores at every key is not that of `visible`, the keys that are no padding.
+// Packs the queries of a block and describes it to the kernels. Positions count
+// from the anchor of `keys`, which for scores at every key is not that of
+// `visible`, the keys that are no padding.
 kernels::AttentionArgs DescribeBlock(const Call& call, const KeyRange& keys,
-                                     const KeyRange& visible, size_t b,
-                                     size_t head, size_t row, size_t rows,
+                                     const KeyRange& visible,
+                                     const Block& block,
+                                     const ScoreModCall& score_mod,
                                      const AttentionScratch& scratch) {
   const AttentionOptions& options = call.options;
+  const Sequence& sequence = block.sequence;
+  const size_t b = block.entry();
+  const size_t head = block.head;
+  const size_t row = block.view_row();
+  const size_t rows = block.rows;
   // Shrinking comes before the product and enlarging after it, so that nothing
   // overflows on the way to a score that does not.
   const bool enlarges = std::fabs(call.scale) > 1.0f;
@@ -63,7 +71,7 @@ kernels::AttentionArgs DescribeBlock(const Call& call, const KeyRange& keys,
                      scratch.query_tiles);
   const size_t shift = visible.anchor - keys.anchor;
   for (size_t r = 0; r < rows; ++r) {
-    VisibleKeys(options, call.sizes, visible, b, row + r, &scratch.begin[r],
+    VisibleKeys(options, sequence, visible, block.row + r, &scratch.begin[r],
                 &scratch.end[r]);
     // A rolling cache keeps its first tokens in sight.
     scratch.lead[r] = std::min(call.source.lead, scratch.end[r]);
@@ -81,17 +89,25 @@ kernels::AttentionArgs DescribeBlock(const Call& call, const KeyRange& keys,
   args.rows = rows;
   args.seeing_rows = rows;
   if (options.query_lengths != nullptr) {
-    const size_t length = static_cast<size_t>(options.query_lengths[b]);
-    args.seeing_rows = std::min(rows, length > row ? length - row : 0);
+    const size_t length =
+        static_cast<size_t>(options.query_lengths[sequence.index]);
+    args.seeing_rows =
+        std::min(rows, length > block.row ? length - block.row : 0);
   }
   args.lead = scratch.lead;
   args.begin = scratch.begin;
   args.end = scratch.end;
+  if (options.block_mask != nullptr) {
+    FillChunkMasks(options, block, args.seeing_rows, args.chunks,
+                   args.chunk_count, keys.anchor, scratch.chunk_masks);
+    args.chunk_masks = scratch.chunk_masks.masks;
+  }
+  args.score_hook = score_mod.hook();
   args.softcap = options.softcap;
   if (options.alibi_slopes != nullptr) {
     args.alibi_slope = options.alibi_slopes[head];
     args.first_position =
-        static_cast<float>(QueryPosition(options, call.sizes, b, row) -
+        static_cast<float>(QueryPosition(options, sequence, block.row) -
                            static_cast<int64_t>(keys.anchor));
   }
   if (options.sinks != nullptr) args.sink = options.sinks[head];
@@ -115,12 +131,21 @@ kernels::AttentionArgs DescribeBlock(const Call& call, const KeyRange& keys,
   return args;
 }
 
-// Weights of one block of rows. Keys outside the range are padding: weight 0,
-// or whatever makes a NaN row NaN throughout.
-void WriteWeights(const Call& call, const KeyRange& keys, size_t b, size_t head,
-                  size_t row, const kernels::AttentionArgs& args) {
+// What a weight is that no key of the row's sequence has.
+float HiddenWeight(const kernels::AttentionArgs& args, size_t r) {
+  return args.total[r] == 0.0f ? args.empty_value : 0.0f / args.total[r];
+}
+
+// Weights of one block of rows. Keys outside the range are padding or belong to
+// another sequence: weight 0, or whatever makes a NaN row NaN throughout.
+void WriteWeights(const Call& call, const KeyRange& keys, const Block& block,
+                  const kernels::AttentionArgs& args) {
+  const size_t b = block.entry();
+  const size_t head = block.head;
+  const size_t row = block.view_row();
   const size_t columns = call.columns();
   const size_t key_length = call.sizes.key_length;
+  const size_t first = block.sequence.key_begin + keys.anchor;
   const bool averaged = call.outputs.weights_kind == WeightsKind::kAveraged;
   float* rows = call.outputs.weights +
                 (averaged ? (b * call.sizes.query_length + row) * columns
@@ -129,11 +154,10 @@ void WriteWeights(const Call& call, const KeyRange& keys, size_t b, size_t head,
   const bool accumulate = averaged && head != 0;
   kernels::AttentionWeights(args, rows, columns, accumulate);
   for (size_t r = 0; r < args.rows; ++r) {
-    const float total = args.total[r];
-    const float fill = total == 0.0f ? args.empty_value : 0.0f / total;
+    const float fill = HiddenWeight(args, r);
     float* weights = rows + r * columns;
     for (size_t j = 0; j < key_length; ++j) {
-      if (j == keys.anchor) j += keys.count;
+      if (j == first) j += keys.count;
       if (j >= key_length) break;
       weights[j] = accumulate ? weights[j] + fill : fill;
     }
@@ -145,9 +169,10 @@ void WriteWeights(const Call& call, const KeyRange& keys, size_t b, size_t head,
 }
 
 // Log-sum-exp and maximum, where asked for.
-void WriteStatistics(const Call& call, size_t b, size_t head, size_t row,
+void WriteStatistics(const Call& call, const Block& block,
                      const kernels::AttentionArgs& args) {
-  const size_t first = call.RowStart(b, head, row, 1);
+  const size_t first =
+      call.RowStart(block.entry(), block.head, block.view_row(), 1);
   for (size_t r = 0; r < args.rows; ++r) {
     const bool empty = args.total[r] == 0.0f;
     if (call.outputs.lse != nullptr) {
@@ -164,73 +189,171 @@ void WriteStatistics(const Call& call, size_t b, size_t head, size_t row,
   }
 }
 
-// Calls body(head, first row, rows) for the blocks of the query heads that
-// share one key/value head.
+// `index` counted from `begin`, clamped to the `length` elements that begin
+// there.
+size_t FromStart(size_t index, size_t begin, size_t length) {
+  return std::min(index - std::min(index, begin), length);
+}
+
+// Of the call's rows, those of a sequence, counted from its start.
+RowRange RowsIn(const Call& call, const Sequence& sequence) {
+  const size_t begin = sequence.query_begin;
+  const size_t length = sequence.query_length;
+  return {FromStart(call.rows.begin, begin, length),
+          FromStart(call.rows.end, begin, length)};
+}
+
+// Calls body(block) for the blocks of one head of a sequence.
 template <typename Body>
-void ForEachBlock(const Call& call, size_t kv_head, const Body& body) {
+void ForEachBlock(const Call& call, const Sequence& sequence, size_t head,
+                  const Body& body) {
+  const RowRange rows = RowsIn(call, sequence);
+  for (size_t row = rows.begin; row < rows.end; row += kQueryBlock) {
+    body(Block{sequence, head, row, std::min(kQueryBlock, rows.end - row)});
+  }
+}
+
+// Calls body(head) for the query heads that share one key/value head.
+template <typename Body>
+void ForEachHead(const Call& call, size_t kv_head, const Body& body) {
   const size_t group = call.sizes.heads / call.sizes.kv_heads;
   for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-    for (size_t row = call.rows.begin; row < call.rows.end;
-         row += kQueryBlock) {
-      body(head, row, std::min(kQueryBlock, call.rows.end - row));
-    }
+    body(head);
   }
+}
+
+// Packs the sequence's keys in `keys`, with their values if wanted, and the
+// extra ones behind them.
+void PackSequence(const Call& call, const Sequence& sequence,
+                  const KeyRange& keys, size_t kv_head, bool with_values,
+                  PackedKeys* packed) {
+  const KeySource& source = call.source;
+  if (source.cache != nullptr) {
+    PackCachedKeys(*source.cache, sequence.entry, kv_head, packed);
+  } else {
+    PackKeys(*source.key, with_values ? source.value : nullptr, sequence.entry,
+             kv_head, sequence.key_begin + keys.anchor, keys.count, packed);
+  }
+  PackExtraKeys(call.options.extra_key, call.options.extra_value,
+                sequence.entry, kv_head, call.sizes.key_length, packed);
 }
 
 // Output, and what else is asked for, of one key/value head's query heads.
-void AttendHeads(const Call& call, size_t b, size_t kv_head,
+void AttendHeads(const Call& call, const Sequence& sequence, size_t kv_head,
                  AttentionScratch* scratch) {
-  const KeyRange keys = FindKeyRange(call.options, b, call.sizes.key_length);
-  if (call.source.cache != nullptr) {
-    PackCachedKeys(*call.source.cache, b, kv_head, &scratch->keys);
-  } else {
-    PackKeys(*call.source.key, call.source.value, b, kv_head, keys.anchor,
-             keys.count, &scratch->keys);
-  }
-  PackExtraKeys(call.options.extra_key, call.options.extra_value, b, kv_head,
-                call.sizes.key_length, &scratch->keys);
-  ForEachBlock(call, kv_head, [&](size_t head, size_t row, size_t rows) {
-    const kernels::AttentionArgs args =
-        DescribeBlock(call, keys, keys, b, head, row, rows, *scratch);
-    kernels::Attend(args);
-    if (call.outputs.weights_kind != WeightsKind::kNone) {
-      WriteWeights(call, keys, b, head, row, args);
-    }
-    WriteStatistics(call, b, head, row, args);
+  const KeyRange keys = FindKeyRange(call.options, call.sizes, sequence);
+  PackSequence(call, sequence, keys, kv_head, true, &scratch->keys);
+  ForEachHead(call, kv_head, [&](size_t head) {
+    ForEachBlock(call, sequence, head, [&](const Block& block) {
+      const ScoreModCall score_mod(call.options, block, keys.anchor);
+      const kernels::AttentionArgs args =
+          DescribeBlock(call, keys, keys, block, score_mod, *scratch);
+      kernels::Attend(args);
+      if (call.outputs.weights_kind != WeightsKind::kNone) {
+        WriteWeights(call, keys, block, args);
+      }
+      WriteStatistics(call, block, args);
+    });
   });
 }
 
-// Scores are asked for at every key, padding included.
-void WriteScores(const Call& call, size_t b, size_t kv_head,
-                 AttentionScratch* scratch) {
-  const size_t key_length = call.sizes.key_length;
-  const KeyRange visible = FindKeyRange(call.options, b, key_length);
+// All keys of a sequence, padding included.
+KeyRange AllKeys(const Call& call, const Sequence& sequence) {
   KeyRange all;
-  all.count = key_length;
+  all.count = sequence.key_length;
   all.holes = call.options.key_padding_mask != nullptr;
-  if (call.source.cache != nullptr) {
-    PackCachedKeys(*call.source.cache, b, kv_head, &scratch->keys);
-  } else {
-    PackKeys(*call.source.key, nullptr, b, kv_head, 0, key_length,
-             &scratch->keys);
-  }
-  PackExtraKeys(call.options.extra_key, call.options.extra_value, b, kv_head,
-                key_length, &scratch->keys);
-  const auto stage = static_cast<kernels::ScoreStage>(
-      static_cast<int>(call.outputs.scores_kind) -
-      static_cast<int>(ScoresKind::kRaw));
+  return all;
+}
+
+kernels::ScoreStage StageOf(int kind, int raw) {
+  return static_cast<kernels::ScoreStage>(kind - raw);
+}
+
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+// Scores are asked for at every key, padding included.
+void WriteScores(const Call& call, const Sequence& sequence, size_t kv_head,
+                 AttentionScratch* scratch) {
+  const KeyRange visible = FindKeyRange(call.options, call.sizes, sequence);
+  const KeyRange all = AllKeys(call, sequence);
+  PackSequence(call, sequence, all, kv_head, false, &scratch->keys);
+  const auto stage = StageOf(static_cast<int>(call.outputs.scores_kind),
+                             static_cast<int>(ScoresKind::kRaw));
   const size_t columns = call.columns();
-  ForEachBlock(call, kv_head, [&](size_t head, size_t row, size_t rows) {
-    kernels::AttentionScores(
-        DescribeBlock(call, all, visible, b, head, row, rows, *scratch), stage,
-        call.outputs.scores + call.RowStart(b, head, row, columns), columns);
-    if (call.source.cache == nullptr) return;
-    // Entries of a cache have lengths of their own.
-    for (size_t r = 0; r < rows; ++r) {
-      float* of_row =
-          call.outputs.scores + call.RowStart(b, head, row + r, columns);
-      std::fill(of_row + call.source.cache->length(b), of_row + key_length,
-                -std::numeric_limits<float>::infinity());
+  // Entries of a cache have lengths of their own.
+  const size_t keys = call.source.cache == nullptr
+                          ? sequence.key_length
+                          : call.source.cache->length(sequence.entry);
+  ForEachHead(call, kv_head, [&](size_t head) {
+    ForEachBlock(call, sequence, head, [&](const Block& block) {
+      float* scores =
+          call.outputs.scores +
+          call.RowStart(block.entry(), head, block.view_row(), columns);
+      const ScoreModCall score_mod(call.options, block, all.anchor);
+      kernels::AttentionScores(
+          DescribeBlock(call, all, visible, block, score_mod, *scratch), stage,
+          scores, columns);
+      for (size_t r = 0; r < block.rows; ++r) {
+        float* row = scores + r * columns;
+        std::fill(row, row + sequence.key_begin, kHidden);
+        std::fill(row + sequence.key_begin + keys, row + call.sizes.key_length,
+                  kHidden);
+      }
+    });
+  });
+}
+
+// The part of a tile that lies in one sequence: weights, or scores.
+void WriteTile(const Call& call, const Sequence& sequence,
+               const AttentionTileRequest& request, float* tile,
+               AttentionScratch* scratch) {
+  const size_t width = request.key_end - request.key_begin;
+  const KeyRange visible = FindKeyRange(call.options, call.sizes, sequence);
+  const KeyRange all = AllKeys(call, sequence);
+  // Keys asked for, counted from the sequence's first.
+  const size_t key_begin =
+      FromStart(request.key_begin, sequence.key_begin, sequence.key_length);
+  const size_t key_end =
+      FromStart(request.key_end, sequence.key_begin, sequence.key_length);
+  const size_t group = call.sizes.heads / call.sizes.kv_heads;
+  PackKeys(*call.source.key, nullptr, sequence.entry, request.head / group,
+           sequence.key_begin + key_begin, key_end - key_begin, &scratch->keys);
+  // Packed from key_begin on, but standing where they stand.
+  for (size_t c = 0; c < scratch->keys.chunk_count; ++c) {
+    scratch->keys.chunks[c].first += key_begin;
+  }
+  // Keys of other sequences stand before and behind.
+  const size_t inside = key_end - key_begin;
+  const size_t before =
+      inside == 0 ? 0 : sequence.key_begin + key_begin - request.key_begin;
+  ForEachBlock(call, sequence, request.head, [&](const Block& block) {
+    const ScoreModCall score_mod(call.options, block, all.anchor);
+    kernels::AttentionArgs args =
+        DescribeBlock(call, all, visible, block, score_mod, *scratch);
+    args.first_column = request.key_begin;
+    float* to = tile + (block.view_row() - request.row_begin) * width;
+    const bool weights = request.kind == TileKind::kWeights;
+    if (weights) {
+      const float* lse = request.lse + call.RowStart(block.entry(), block.head,
+                                                     block.view_row(), 1);
+      for (size_t r = 0; r < block.rows; ++r) {
+        args.maximum[r] = lse[r];
+        args.total[r] = std::isnan(lse[r])  ? lse[r]
+                        : lse[r] == kHidden ? 0.0f
+                                            : 1.0f;
+      }
+      kernels::AttentionWeights(args, to, width, false);
+    } else {
+      kernels::AttentionScores(args,
+                               StageOf(static_cast<int>(request.kind),
+                                       static_cast<int>(TileKind::kRaw)),
+                               to, width);
+    }
+    for (size_t r = 0; r < block.rows; ++r) {
+      const float fill = weights ? HiddenWeight(args, r) : kHidden;
+      float* row = to + r * width;
+      std::fill(row, row + before, fill);
+      std::fill(row + before + inside, row + width, fill);
     }
   });
 }
@@ -248,6 +371,8 @@ AttentionScratch TakeAttentionScratch(size_t query_length, size_t key_length,
   s.scores = arena->Take<float>(kernels::kTileRows * kChunk);
   s.sums = arena->Take<float>(
       SaturatingMul(rows, RoundUp(v_head_dim, kernels::PanelWidth())));
+  s.chunk_masks = TakeChunkMasks(
+      rows, SaturatingAdd(CeilDiv(key_length, kChunk), 1), arena);
   s.maximum = arena->Take<float>(rows);
   s.total = arena->Take<float>(rows);
   s.lead = arena->Take<size_t>(rows);
@@ -269,12 +394,13 @@ void Attend(const HeadsView<const float>& query, const KeySource& source,
                      sizes,
                      rows,
                      ScaleOf(options, query.cols)};
-  ParallelFor(sizes.batch * sizes.kv_heads, [&](size_t task) {
-    const size_t b = task / sizes.kv_heads;
+  const size_t sequences = SequenceCount(sizes, options);
+  ParallelFor(sequences * sizes.kv_heads, [&](size_t task) {
+    const Sequence sequence = SequenceAt(sizes, options, task / sizes.kv_heads);
     const size_t kv_head = task % sizes.kv_heads;
-    AttendHeads(call, b, kv_head, &scratch);
+    AttendHeads(call, sequence, kv_head, &scratch);
     if (outputs.scores_kind != ScoresKind::kNone) {
-      WriteScores(call, b, kv_head, &scratch);
+      WriteScores(call, sequence, kv_head, &scratch);
     }
   });
 }
@@ -298,40 +424,12 @@ void AttendTile(const HeadsView<const float>& query,
                      sizes,
                      {request.row_begin, request.row_end},
                      ScaleOf(options, query.cols)};
-  const size_t b = request.batch_entry;
-  const KeyRange visible = FindKeyRange(options, b, sizes.key_length);
-  KeyRange all;
-  all.count = sizes.key_length;
-  all.holes = options.key_padding_mask != nullptr;
-  const size_t group = sizes.heads / sizes.kv_heads;
-  PackKeys(key, nullptr, b, request.head / group, request.key_begin, keys,
-           &scratch.keys);
-  // Packed from key_begin on, but standing where they stand.
-  for (size_t c = 0; c < scratch.keys.chunk_count; ++c) {
-    scratch.keys.chunks[c].first += request.key_begin;
+  if (!IsPacked(options)) {
+    return WriteTile(call, SequenceAt(sizes, options, request.batch_entry),
+                     request, tile, &scratch);
   }
-  for (size_t row = request.row_begin; row < request.row_end;
-       row += kQueryBlock) {
-    const size_t rows = std::min(kQueryBlock, request.row_end - row);
-    kernels::AttentionArgs args =
-        DescribeBlock(call, all, visible, b, request.head, row, rows, scratch);
-    args.first_column = request.key_begin;
-    float* to = tile + (row - request.row_begin) * keys;
-    if (request.kind != TileKind::kWeights) {
-      const auto stage = static_cast<kernels::ScoreStage>(
-          static_cast<int>(request.kind) - static_cast<int>(TileKind::kRaw));
-      kernels::AttentionScores(args, stage, to, keys);
-      continue;
-    }
-    const float* lse = request.lse + call.RowStart(b, request.head, row, 1);
-    for (size_t r = 0; r < rows; ++r) {
-      args.maximum[r] = lse[r];
-      args.total[r] = std::isnan(lse[r]) ? lse[r]
-                      : lse[r] == -std::numeric_limits<float>::infinity()
-                          ? 0.0f
-                          : 1.0f;
-    }
-    kernels::AttentionWeights(args, to, keys, false);
+  for (size_t n = 0; n < options.packed_sequences; ++n) {
+    WriteTile(call, SequenceAt(sizes, options, n), request, tile, &scratch);
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "arena.h"
 #include "attention_checks.h"
+#include "block_scores.h"
 #include "headwise/attention.h"
 #include "headwise/kv_cache.h"
 #include "headwise/tensor_view.h"
@@ -22,6 +23,7 @@ struct AttentionScratch {
   float* query_tiles;
   float* scores;
   float* sums;
+  ChunkMasks chunk_masks;
   float* maximum;
   float* total;
   size_t* lead;

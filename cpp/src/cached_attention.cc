@@ -19,6 +19,12 @@ Status CheckCachedOptions(const KvCache& cache, const AttentionOptions& options,
   if (options.query_offsets != nullptr) {
     return Contradicts("query_offsets", kOwn);
   }
+  if (options.cumulative_query_lengths != nullptr ||
+      options.cumulative_key_lengths != nullptr) {
+    return Contradicts("cumulative_query_lengths",
+                       "a cache has one entry for each sequence; give a batch "
+                       "with query_lengths");
+  }
   if (options.key_padding_mask != nullptr) {
     return Contradicts("key_padding_mask",
                        "padding is never stored; give query_lengths");
@@ -32,6 +38,9 @@ Status CheckCachedOptions(const KvCache& cache, const AttentionOptions& options,
     return Contradicts("attend_mask", kNoColumns);
   }
   if (options.attn_bias.present()) return Contradicts("attn_bias", kNoColumns);
+  if (options.block_mask != nullptr) {
+    return Contradicts("block_mask", kNoColumns);
+  }
   if (options.prefix_lengths != nullptr) {
     return Contradicts("prefix_lengths", "the prefix may have been dropped");
   }
@@ -162,8 +171,9 @@ Status CachedAttention(const HeadsView<const float>& query,
         positions.lengths[b] -
         static_cast<int32_t>(QueryCount(options, b, query.rows));
   }
-  Attend(query, source, sizes, CachedOptions(cache, options, positions),
-         outputs, {0, query.rows}, &arena);
+  const AttentionOptions own = CachedOptions(cache, options, positions);
+  HEADWISE_RETURN_IF_ERROR(CheckBlockMask(sizes, own));
+  Attend(query, source, sizes, own, outputs, {0, query.rows}, &arena);
   return Status();
 }
 

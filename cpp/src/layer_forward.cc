@@ -133,6 +133,33 @@ size_t KeyLength(size_t query_length, size_t key_length,
   return longest;
 }
 
+// The rows of one sequence turn by positions that start with it.
+Status TurnPacked(const RotaryConfig& rotary, const int32_t* offsets,
+                  const int32_t* cumulative, size_t sequences,
+                  const HeadsView<float>& x) {
+  for (size_t n = 0; n < sequences; ++n) {
+    HeadsView<float> own = x;
+    own.data += static_cast<size_t>(cumulative[n]) * x.row_stride;
+    own.rows = static_cast<size_t>(cumulative[n + 1] - cumulative[n]);
+    RotaryPositions positions;
+    if (offsets != nullptr) positions.offsets = offsets + n;
+    HEADWISE_RETURN_IF_ERROR(RotaryEmbedding(rotary, positions, own));
+  }
+  return Status();
+}
+
+Status Turn(const RotaryConfig& rotary, const int32_t* given,
+            const int32_t* offsets, const int32_t* cumulative, size_t sequences,
+            const HeadsView<float>& x) {
+  if (given == nullptr && cumulative != nullptr) {
+    return TurnPacked(rotary, offsets, cumulative, sequences, x);
+  }
+  RotaryPositions positions;
+  positions.positions = given;
+  if (given == nullptr) positions.offsets = offsets;
+  return RotaryEmbedding(rotary, positions, x);
+}
+
 // Normalises and turns what was projected.
 Status ShapeProjected(const LayerOptions& options, const int32_t* offsets,
                       const HeadsView<float>& query,
@@ -143,15 +170,15 @@ Status ShapeProjected(const LayerOptions& options, const int32_t* offsets,
     NormaliseRows(norm.key_weight, norm.epsilon, key);
   }
   if (options.rotary == nullptr) return Status();
-  RotaryPositions of_query;
-  of_query.positions = options.query_positions;
-  of_query.offsets = offsets;
-  RotaryPositions of_key;
-  of_key.positions = options.key_positions;
+  const RotaryConfig& rotary = *options.rotary;
+  const size_t sequences = options.packed_sequences;
+  HEADWISE_RETURN_IF_ERROR(Turn(rotary, options.query_positions, offsets,
+                                options.cumulative_query_lengths, sequences,
+                                query));
   // Keys of a cache's call stand where its queries do.
-  of_key.offsets = options.cache != nullptr ? offsets : nullptr;
-  HEADWISE_RETURN_IF_ERROR(RotaryEmbedding(*options.rotary, of_query, query));
-  return RotaryEmbedding(*options.rotary, of_key, key);
+  return Turn(rotary, options.key_positions,
+              options.cache != nullptr ? offsets : nullptr,
+              options.cumulative_key_lengths, sequences, key);
 }
 
 AttentionOutputs CoreOutputs(const Config& c, const ForwardOutputs& outputs,
@@ -260,13 +287,19 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
 
   Arena arena(workspace->data());
   const Scratch scratch = TakeScratch(c, batch, query.rows, key.rows, &arena);
-  ProjectInputs(projections_, query, key, value, scratch.projected,
-                scratch.product);
   const int32_t* offsets = options.query_offsets;
   if (options.cache != nullptr) {
     ReadLengths(*options.cache, scratch.positions.offsets);
     offsets = scratch.positions.offsets;
+    AttentionOptions placed = options;
+    placed.query_offsets = offsets;
+    placed.causal = Causal::kNone;
+    HEADWISE_RETURN_IF_ERROR(CheckBlockMask(sizes, placed));
+  } else {
+    HEADWISE_RETURN_IF_ERROR(CheckBlockMask(sizes, options));
   }
+  ProjectInputs(projections_, query, key, value, scratch.projected,
+                scratch.product);
   const HeadsView<float> q = HeadsView<float>::HeadsLast(
       scratch.projected.query, batch, c.num_heads, query.rows, c.head_dim);
   const HeadsView<float> k = HeadsView<float>::HeadsLast(

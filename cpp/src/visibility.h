@@ -6,31 +6,34 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "attention_checks.h"
 #include "headwise/attention.h"
+#include "sequence.h"
 
 namespace headwise {
 
-// The keys of one batch entry that are no padding. The first of them, the
-// anchor, is where chunks are counted from: padding on the left then changes
-// no bit.
+// The keys of one sequence that are no padding, counted from its first. The
+// first of them, the anchor, is where chunks are counted from: padding on the
+// left then changes no bit.
 struct KeyRange {
   size_t anchor = 0;
   size_t count = 0;    // up to and including the last one that is no padding
   bool holes = false;  // padding in between
 };
-KeyRange FindKeyRange(const AttentionOptions& options, size_t b,
-                      size_t key_length);
+KeyRange FindKeyRange(const AttentionOptions& options,
+                      const AttentionSizes& sizes, const Sequence& sequence);
 
-// Where query i stands among the keys.
-int64_t QueryPosition(const AttentionOptions& options,
-                      const AttentionSizes& sizes, size_t b, size_t i);
+// Of the sequence's keys, one byte each; null: none is padding.
+const uint8_t* PaddingOf(const AttentionOptions& options,
+                         const AttentionSizes& sizes, const Sequence& sequence);
 
-// Keys [*begin, *end), relative to the anchor, that query i may see;
-// 0, 0 for none.
-void VisibleKeys(const AttentionOptions& options, const AttentionSizes& sizes,
-                 const KeyRange& keys, size_t b, size_t i, size_t* begin,
-                 size_t* end);
+// Where the sequence's query i stands among its keys.
+int64_t QueryPosition(const AttentionOptions& options, const Sequence& sequence,
+                      size_t i);
+
+// Keys [*begin, *end), relative to the anchor, that the sequence's query i may
+// see; 0, 0 for none.
+void VisibleKeys(const AttentionOptions& options, const Sequence& sequence,
+                 const KeyRange& keys, size_t i, size_t* begin, size_t* end);
 
 }  // namespace headwise
 

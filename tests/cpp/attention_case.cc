@@ -103,6 +103,14 @@ AttentionOptions AttentionCase::Options() const {
   options.window_right = window_right;
   options.attention_chunk = attention_chunk;
   options.prefix_lengths = DataOrNull(prefix_lengths);
+  options.cumulative_query_lengths = DataOrNull(cumulative_query_lengths);
+  options.cumulative_key_lengths = DataOrNull(cumulative_key_lengths);
+  if (!cumulative_query_lengths.empty()) {
+    options.packed_sequences = cumulative_query_lengths.size() - 1;
+  }
+  options.block_mask = block_mask;
+  options.score_mod = score_mod;
+  options.score_context = score_context;
   if (extra_keys() != 0) {
     options.extra_key = extra_key.in();
     options.extra_value = extra_value.in();
@@ -131,6 +139,10 @@ std::string AttentionCase::Describe() const {
   }
   if (attention_chunk != 0) out << ", attention_chunk " << attention_chunk;
   headwise::Describe(out, "prefix_lengths", prefix_lengths);
+  headwise::Describe(out, "cumulative_query_lengths", cumulative_query_lengths);
+  headwise::Describe(out, "cumulative_key_lengths", cumulative_key_lengths);
+  if (block_mask != nullptr) out << ", block_mask";
+  if (score_mod != nullptr) out << ", score_mod";
   if (extra_keys() != 0) out << ", extra keys " << extra_keys();
   headwise::Describe(out, "head_gates", head_gates);
   return out.str();

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "headwise/block_mask.h"
 #include "headwise/kv_cache.h"
 #include "headwise/status.h"
 #include "headwise/tensor_view.h"
@@ -40,12 +41,33 @@ enum class WeightsKind : int { kNone = 0, kAveraged = 1, kPerHead = 2 };
 // same after the softcap; or with bias and masks too, -infinity where hidden.
 enum class ScoresKind : int { kNone = 0, kRaw = 1, kCapped = 2, kBiased = 3 };
 
+// Some scores of one head on their way through a kernel: of query i = row + r,
+// at position query_position + r, and the key at position key_position + c,
+// scores[r * row_stride + c]. Positions count from the start of the sequence.
+struct ScoreTile {
+  // Of the batch, or the packed sequence.
+  size_t entry = 0;
+  size_t head = 0;
+  size_t row = 0;
+  int64_t query_position = 0;
+  size_t key_position = 0;
+  size_t rows = 0;
+  size_t keys = 0;
+  float* scores = nullptr;
+  size_t row_stride = 0;
+};
+// Changes a tile of scores in place. It may be called by several threads at
+// once, in any order, with tiles of any size, and more than once for the same
+// scores. Keys that masks hide are among them and stay hidden, whatever it
+// writes; -infinity hides.
+using ScoreMod = void (*)(void* context, const ScoreTile& tile);
+
 // All masks compose: a key is seen only if every one of them lets it. Query i
 // stands at position p = query_offsets[b] + i (0 + i without offsets), key j at
-// position j.
+// position j, both counted from the start of their sequence.
 //
-// Order: scale * q.k -> softcap -> + ALiBi and attn_bias -> masks -> softmax
-// with sink -> . V.
+// Order: scale * q.k -> softcap -> score_mod -> + ALiBi and attn_bias -> masks
+// -> softmax with sink -> . V.
 struct AttentionOptions {
   // Factor of q.k; default 1 / sqrt(D).
   std::optional<float> scale;
@@ -83,6 +105,26 @@ struct AttentionOptions {
   // [B]: query i stands at position query_offsets[b] + i; may be negative.
   // Null: 0. Contradicts Causal::kEnd, which has its own offset.
   const int32_t* query_offsets = nullptr;
+
+  // By position: [B or 1, H or 1], with all query positions of the call and at
+  // least its keys.
+  const BlockMask* block_mask = nullptr;
+  // Not for extra keys.
+  ScoreMod score_mod = nullptr;
+  void* score_context = nullptr;
+
+  // Packed sequences of different lengths, one behind the other in one entry,
+  // B = 1: sequence n has the queries [cumulative_query_lengths[n], [n + 1])
+  // and the keys [cumulative_key_lengths[n], [n + 1]) and sees no others
+  // (FlashAttention's cu_seqlens_q and cu_seqlens_k). Both are
+  // [packed_sequences + 1], start at 0, never fall and end at L and S. What is
+  // [B] above is [packed_sequences] then, with the lengths of each in the place
+  // of L and S; masks and results keep the axes of the whole. The bits are
+  // those of each sequence on its own. Scores of other sequences' keys are
+  // -infinity, raw ones too.
+  const int32_t* cumulative_query_lengths = nullptr;
+  const int32_t* cumulative_key_lengths = nullptr;
+  size_t packed_sequences = 0;
 
   // Keys and values [B or 1, Hkv, n, D or Dv] behind the others that every
   // query sees, whatever masks and positions say: PyTorch's bias_k, bias_v and

@@ -3,6 +3,7 @@
 #define HEADWISE_HEADWISE_H_
 
 #include "headwise/attention.h"
+#include "headwise/block_mask.h"
 #include "headwise/config.h"
 #include "headwise/info.h"
 #include "headwise/kv_cache.h"

@@ -250,8 +250,10 @@ void Attend(const AttentionArgs& args) {
   }
   std::memset(args.sums, 0, args.rows * stride * sizeof(float));
 
+  const BlockSpan block(args);
   for (size_t c = 0; c < args.chunk_count; ++c) {
     const KeyChunk& chunk = args.chunks[c];
+    if (!block.Meets(args, chunk)) continue;
     ForEachTile(args.seeing_rows, [&](size_t row, auto rows) HWY_ATTR {
       const TileSpan span = SpanOfTile(args, row, rows, chunk, width);
       if (span.empty()) return;

@@ -90,6 +90,22 @@ struct KeyChunk {
   size_t value_rows = 0;
 };
 
+// What the rows of a block may see of one chunk, beside positions and masks.
+struct ChunkMask {
+  enum class Sees { kNone, kSome, kAll };
+  Sees sees = Sees::kAll;
+  // kSome: bit j % 64 of word j / 64 of row i is the chunk's key j.
+  const uint64_t (*bits)[kChunk / 64] = nullptr;
+};
+
+// Changes scores in place: row i at scores + i * kChunk. The first row is
+// `row` of the block, the first key stands at `key`, relative to the anchor.
+struct ScoreHook {
+  void (*call)(const void* context, size_t row, size_t rows, size_t key,
+               size_t keys, float* scores) = nullptr;
+  const void* context = nullptr;
+};
+
 // One block of query rows of one head against all keys of its key/value head.
 struct AttentionArgs {
   const KeyChunk* chunks = nullptr;  // in rising order
@@ -127,6 +143,10 @@ struct AttentionArgs {
   MaskRows<uint8_t> attend;   // 0 hides
   MaskRows<uint8_t> padding;  // 1 hides
   MaskRows<float> bias;       // added; -infinity hides
+  // Of each chunk; null: all see all. With it there is no lead.
+  const ChunkMask* chunk_masks = nullptr;
+  // Between the softcap and the biases; not for chunks that are always seen.
+  ScoreHook score_hook;
 
   // Scratch: kTileRows * kChunk floats; rows * RoundUp(v_head_dim, width)
   // floats.

@@ -57,14 +57,69 @@ HWY_INLINE size_t ClampToChunk(size_t key, const KeyChunk& chunk) {
   return HWY_MIN(key - chunk.first, chunk.count);
 }
 
+// The chunk's mask, or null where it hides nothing.
+HWY_INLINE const ChunkMask* MaskOf(const AttentionArgs& args,
+                                   const KeyChunk& chunk) {
+  if (args.chunk_masks == nullptr || chunk.always) return nullptr;
+  const ChunkMask* mask = args.chunk_masks + (&chunk - args.chunks);
+  return mask->sees == ChunkMask::Sees::kAll ? nullptr : mask;
+}
+
+// From the first to the last key that a row of bits has.
+HWY_INLINE RowSpan Narrow(const RowSpan& span, const uint64_t* bits) {
+  constexpr size_t kWords = kChunk / 64;
+  size_t first = 0;
+  while (first < kWords && bits[first] == 0) ++first;
+  if (first == kWords) return {};
+  size_t last = kWords - 1;
+  while (bits[last] == 0) --last;
+  const size_t lo =
+      first * 64 + hwy::Num0BitsBelowLS1Bit_Nonzero64(bits[first]);
+  const size_t hi =
+      last * 64 + 64 - hwy::Num0BitsAboveMS1Bit_Nonzero64(bits[last]);
+  const RowSpan both = {0, HWY_MAX(span.lo, lo), HWY_MIN(span.hi, hi)};
+  return both.lo < both.hi ? both : RowSpan();
+}
+
 HWY_INLINE RowSpan SpanOfRow(const AttentionArgs& args, size_t row,
                              const KeyChunk& chunk) {
   if (row >= args.seeing_rows) return {};
   if (chunk.always) return {0, 0, chunk.count};
-  return {ClampToChunk(args.lead[row], chunk),
-          ClampToChunk(args.begin[row], chunk),
-          ClampToChunk(args.end[row], chunk)};
+  const RowSpan span = {ClampToChunk(args.lead[row], chunk),
+                        ClampToChunk(args.begin[row], chunk),
+                        ClampToChunk(args.end[row], chunk)};
+  const ChunkMask* mask = MaskOf(args, chunk);
+  if (mask == nullptr) return span;
+  if (mask->sees == ChunkMask::Sees::kNone) return {};
+  return Narrow(span, mask->bits[row]);
 }
+
+// Whether any row of the block may see any of the chunk by position. Cheaper
+// than asking tile by tile, which would make a window's cost grow with the
+// square of the length.
+class BlockSpan {
+ public:
+  explicit BlockSpan(const AttentionArgs& args) {
+    for (size_t row = 0; row < args.seeing_rows; ++row) {
+      lead_ = HWY_MAX(lead_, args.lead[row]);
+      if (args.begin[row] >= args.end[row]) continue;
+      begin_ = HWY_MIN(begin_, args.begin[row]);
+      end_ = HWY_MAX(end_, args.end[row]);
+    }
+  }
+  bool Meets(const AttentionArgs& args, const KeyChunk& chunk) const {
+    if (chunk.always) return true;
+    const ChunkMask* mask = MaskOf(args, chunk);
+    if (mask != nullptr && mask->sees == ChunkMask::Sees::kNone) return false;
+    return chunk.first < lead_ ||
+           (chunk.first < end_ && chunk.first + chunk.count > begin_);
+  }
+
+ private:
+  size_t lead_ = 0;
+  size_t begin_ = SIZE_MAX;
+  size_t end_ = 0;
+};
 
 // The part of a chunk that `rows` rows, from `row`, may see by position.
 HWY_INLINE TileSpan SpanOfTile(const AttentionArgs& args, size_t row,
@@ -199,16 +254,36 @@ HWY_INLINE void AddAlibi(D d, float slope, float position,
   }
 }
 
-// What happens to the products of one row: softcap, ALiBi and bias, masks; up
-// to `stage`. Not inlined into the twelve tiles that use it: it would be most
+// Hides where the bits are 0.
+template <class D>
+HWY_INLINE void HideByBits(D d, const uint64_t* bits, const TileSpan& span,
+                           float* HWY_RESTRICT scores) {
+  const auto hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
+  // Vectors are no longer than a word and begin at multiples of their length.
+  for (size_t j = span.panel_lo; j < span.panel_hi; j += hn::Lanes(d)) {
+    const uint64_t own = bits[j / 64] >> (j % 64);
+    uint8_t bytes[8];
+    for (size_t i = 0; i < 8; ++i) {
+      bytes[i] = static_cast<uint8_t>(own >> (8 * i));
+    }
+    const auto seen = hn::LoadMaskBits(d, bytes);
+    const auto score = hn::LoadU(d, scores + j);
+    hn::StoreU(hn::IfThenElse(seen, score, hidden), d, scores + j);
+  }
+}
+
+// What happens to the products of one row: softcap, or ALiBi, bias and masks.
+// Not inlined into the twelve tiles that use it: it would be most
 // of the module, and costs nothing beside their products.
+template <class D>
+HWY_NOINLINE void CapScores(D d, float softcap, const TileSpan& span,
+                            float* HWY_RESTRICT scores) {
+  SoftCap(d, softcap, span, scores);
+}
 template <class D>
 HWY_NOINLINE void FinishScores(D d, const AttentionArgs& args, size_t row,
                                const KeyChunk& chunk, const TileSpan& span,
-                               ScoreStage stage, float* HWY_RESTRICT scores) {
-  if (stage == ScoreStage::kRaw) return;
-  if (args.softcap != 0.0f) SoftCap(d, args.softcap, span, scores);
-  if (stage == ScoreStage::kCapped) return;
+                               float* HWY_RESTRICT scores) {
   if (!chunk.always) {
     if (args.alibi_slope != 0.0f) {
       AddAlibi(d, args.alibi_slope,
@@ -228,6 +303,10 @@ HWY_NOINLINE void FinishScores(D d, const AttentionArgs& args, size_t row,
       HideByBytes<false>(d, args.padding.data + row * args.padding.row_stride,
                          args.padding.key_stride, args.columns, chunk, span,
                          scores);
+    }
+    const ChunkMask* mask = MaskOf(args, chunk);
+    if (mask != nullptr && mask->sees == ChunkMask::Sees::kSome) {
+      HideByBits(d, mask->bits[row], span, scores);
     }
   }
   HideOutside(d, SpanOfRow(args, row, chunk), span, scores);
@@ -252,8 +331,20 @@ HWY_INLINE void TileScores(const AttentionArgs& args, size_t row,
                      scores + r * kChunk + j + half * lanes);
         });
   }
+  if (stage == ScoreStage::kRaw) return;
+  if (args.softcap != 0.0f) {
+    for (size_t r = 0; r < kRows; ++r) {
+      CapScores(d, args.softcap, span, scores + r * kChunk);
+    }
+  }
+  if (stage == ScoreStage::kCapped) return;
+  if (args.score_hook.call != nullptr && !chunk.always) {
+    args.score_hook.call(args.score_hook.context, row, kRows,
+                         chunk.first + span.lo, span.hi - span.lo,
+                         scores + span.lo);
+  }
   for (size_t r = 0; r < kRows; ++r) {
-    FinishScores(d, args, row + r, chunk, span, stage, scores + r * kChunk);
+    FinishScores(d, args, row + r, chunk, span, scores + r * kChunk);
   }
 }
 
