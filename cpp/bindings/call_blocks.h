@@ -45,6 +45,10 @@ namespace bindings {
   X(prefixLengths) /* int32 [batch] */                                     \
   X(extraKey) X(extraValue) /* float32 [1 or batch, numKvHeads, n, dim] */ \
   X(extraBatch) X(extraRows)                                               \
+  X(packedSequences) /* n; 0: not packed */                                \
+  X(cumulativeQueryLengths) X(cumulativeKeyLengths) /* int32 [n + 1] */    \
+  X(blockMask)    /* address() of a BlockMask */                           \
+  X(scoreMod)     /* 1: the module's scoreTile */                          \
   /* What only a layer has. */                                             \
   X(headOutputs)  /* float32 [batch, queryLength, numHeads * vHeadDim] */  \
   X(outputGate)   /* likewise */                                           \

@@ -9,6 +9,7 @@
 
 #include "call_blocks.h"
 #include "headwise/headwise.h"
+#include "score_mod.h"
 
 namespace headwise {
 namespace bindings {
@@ -64,6 +65,12 @@ inline void ReadOptions(const AttentionBlock& call, AttentionOptions* to) {
   options.window_right = static_cast<int32_t>(call.windowRight);
   options.attention_chunk = static_cast<int32_t>(call.attentionChunk);
   options.prefix_lengths = At<const int32_t>(call.prefixLengths);
+  options.cumulative_query_lengths =
+      At<const int32_t>(call.cumulativeQueryLengths);
+  options.cumulative_key_lengths = At<const int32_t>(call.cumulativeKeyLengths);
+  options.packed_sequences = Size(call.packedSequences);
+  options.block_mask = At<const BlockMask>(call.blockMask);
+  if (call.scoreMod != 0) options.score_mod = &CallScoreMod;
   if (call.extraRows > 0) {
     using InHeads = HeadsView<const float>;
     options.extra_key = InHeads::HeadsFirst(

@@ -4,7 +4,7 @@ import { rangeError, typeError } from './errors.js';
 import { MAX_SIZE } from './tensor.js';
 
 /** Options of the design that this version does not have: named, so that nobody hunts for a typing mistake. */
-const LATER = new Set(['dropout', 'maskMod', 'weightType']);
+const LATER = new Set(['dropout', 'weightType']);
 
 /** Names people know from elsewhere, and what to use here. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
@@ -21,6 +21,11 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   add_zero_attn: 'addZeroAttn',
   logitSoftcap: 'softcap',
   slidingWindow: 'window: [left, right]',
+  mask_mod: 'maskMod',
+  score_mod: 'scoreMod, with perScore() for a function of one score',
+  cu_seqlens: 'cumulativeQueryLengths and cumulativeKeyLengths',
+  cu_seqlens_q: 'cumulativeQueryLengths',
+  cu_seqlens_k: 'cumulativeKeyLengths',
   embed_dim: 'embedDim',
   num_heads: 'numHeads',
 };

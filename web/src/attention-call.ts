@@ -1,9 +1,12 @@
 // One attention call on its way through WASM memory: reserve, write, call, read. Memory may grow only in reserve, and
 // no view is kept across it.
+import type { OpenBlockMask } from './block-mask.js';
 import type { AttentionPlan, PlannedArray, PlannedResult } from './call-plan.js';
 import type { Core } from './core.js';
+import { resolvePositionMask } from './position-mask.js';
 import { ATTENTION, ATTENTION_SLOTS, type RawModule } from './raw.js';
 import { writeRope } from './rope-options.js';
+import { withScoreMod } from './score-mod.js';
 import { type Tensor, type TensorInput, product } from './tensor.js';
 import { checkUnchanged, checkedView, typedArrayName } from './typed-arrays.js';
 
@@ -89,12 +92,15 @@ export class AttentionCall {
   #output = 0;
   /** Offset of each planned result. */
   #results: readonly number[] = [];
+  readonly #mask: OpenBlockMask | undefined;
 
+  /** Functions of the caller are asked here; afterwards only a scoreMod is. */
   constructor(core: Core, call: string, geometry: AttentionGeometry, plan: AttentionPlan) {
     this.#core = core;
     this.#call = call;
     this.#g = geometry;
     this.#plan = plan;
+    this.#mask = plan.mask === undefined ? undefined : resolvePositionMask(call, core, plan.mask);
   }
 
   /**
@@ -147,6 +153,7 @@ export class AttentionCall {
     writeViewSlots(f64, at + ATTENTION.value, this.#value, g.valueStrides);
     writeViewSlots(f64, at + ATTENTION.output, this.#output, g.outputStrides);
     for (const [slot, x] of numbers) f64[at + ATTENTION[slot]] = x;
+    f64[at + ATTENTION.blockMask] = this.#maskAddress();
     results.forEach(({ slot }, i) => {
       f64[at + ATTENTION[slot]] = this.#results[i] as number;
     });
@@ -176,7 +183,24 @@ export class AttentionCall {
 
   /** `run` is the core's call; it gets the offset of the block. */
   invoke(run: (block: number) => number): void {
-    if (!this.#empty) this.#core.check(this.#call, run(this.#core.block));
+    if (this.#empty) return;
+    const raw = this.#core.alive(this.#call);
+    // Anew: it may have been disposed of since the call was laid out.
+    if (this.#mask !== undefined) raw.HEAPF64[this.#core.slots + ATTENTION.blockMask] = this.#maskAddress();
+    const status = this.running(() => run(this.#core.block));
+    this.#core.check(this.#call, status);
+  }
+
+  /** Runs the core with what this call lets it call back. */
+  running<R>(run: () => R): R {
+    const { scoreMod } = this.#plan;
+    if (scoreMod === undefined) return run();
+    const core = this.#core;
+    return core.callingBack(this.#call, () => withScoreMod(this.#call, core.alive(this.#call), scoreMod, run));
+  }
+
+  #maskAddress(): number {
+    return this.#mask?.raw(this.#call).address() ?? 0;
   }
 
   /** Copies of the results. */

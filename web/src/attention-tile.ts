@@ -7,6 +7,7 @@ import type { Core } from './core.js';
 import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
 import { type ForwardOptions, PLAIN, planOptions } from './forward-options.js';
+import { lengthOf } from './packed-options.js';
 import { TILE_SLOTS, type TileSlot } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
 import { type HeadsLayout, LAYOUTS, checkInputs, scaledDotProductAttention } from './scaled-dot-product-attention.js';
@@ -31,6 +32,11 @@ export interface ScoreOptions extends Pick<
   | 'queryOffset'
   | 'window'
   | 'attentionChunk'
+  | 'blockMask'
+  | 'maskMod'
+  | 'scoreMod'
+  | 'cumulativeQueryLengths'
+  | 'cumulativeKeyLengths'
   | 'softcap'
   | 'alibi'
   | 'sinks'
@@ -55,6 +61,11 @@ const FORWARD_NAMES = [
   'queryOffset',
   'window',
   'attentionChunk',
+  'blockMask',
+  'maskMod',
+  'scoreMod',
+  'cumulativeQueryLengths',
+  'cumulativeKeyLengths',
   'softcap',
   'alibi',
   'sinks',
@@ -90,8 +101,8 @@ const KNOWN: ReadonlySet<string> = new Set([
 /** A source of tiles: one call's queries, keys and options. */
 export interface Tiles {
   readonly geometry: AttentionGeometry;
-  /** Position of query 0 of entry b. */
-  position(b: number): number;
+  /** Where row i of entry b stands, and its sequence begins, as columns. */
+  place(b: number, i: number): { readonly own: number; readonly first: number };
   /** Runs f with a reader whose arrays, [rows, keys], last until its next call. No other call of the package inside. */
   read(kind: TileKind, largest: number, f: (tile: TileReader) => void): void;
 }
@@ -133,7 +144,7 @@ export function openTiles(call: string, query: Tensor, key: Tensor, o: Partial<S
   };
   return {
     geometry,
-    position: (b) => positionOf(plan, geometry, b),
+    place: (b, i) => placeOf(plan, geometry, b, i),
     read(kind, largest, f) {
       const saved = kind === 'weights' ? lse() : NOTHING;
       readTiles(call, core, geometry, plan, { query: queries, key: keys, kind, saved, largest }, f);
@@ -151,12 +162,31 @@ function checkLse(call: string, value: unknown, wanted: readonly number[]): Tens
   throw rangeError(complaint, 'wrong-shape');
 }
 
-function positionOf({ numbers, arrays }: AttentionPlan, g: AttentionGeometry, b: number): number {
-  const list = (slot: string): ArrayLike<unknown> | undefined => arrays.find((array) => array.slot === slot)?.data;
-  const at = (slot: string, otherwise: number): number => (list(slot)?.[b] as number | undefined) ?? otherwise;
+function placeOf(
+  { numbers, arrays }: AttentionPlan,
+  g: AttentionGeometry,
+  b: number,
+  i: number,
+): { own: number; first: number } {
+  const list = (slot: string): Int32Array | undefined =>
+    arrays.find((array) => array.slot === slot)?.data as Int32Array | undefined;
+  const queries = list('cumulativeQueryLengths');
+  const keys = list('cumulativeKeyLengths') ?? Int32Array.of(0, g.keyLength);
+  const n = queries === undefined ? b : sequenceOf(queries, i);
+  const [queryStart, first] = queries === undefined ? [0, 0] : [queries[n] as number, keys[n] as number];
+  const queryLength = queries === undefined ? g.queryLength : lengthOf(queries, n);
+  const keyLength = queries === undefined ? g.keyLength : lengthOf(keys, n);
+  const at = (slot: string, otherwise: number): number => list(slot)?.[n] ?? otherwise;
   const causalEnd = numbers.some(([slot, x]) => slot === 'causal' && x === 2);
-  if (causalEnd) return at('keyLengths', g.keyLength) - at('queryLengths', g.queryLength);
-  return at('queryOffsets', 0);
+  const offset = causalEnd ? at('keyLengths', keyLength) - at('queryLengths', queryLength) : at('queryOffsets', 0);
+  return { own: first + offset + i - queryStart, first };
+}
+
+/** The packed sequence of row i. */
+function sequenceOf(cumulative: Int32Array, i: number): number {
+  let n = 0;
+  while ((cumulative[n + 1] as number) <= i) n += 1;
+  return n;
 }
 
 interface Source {
@@ -201,7 +231,11 @@ function readTiles(
       TILE_SLOTS.forEach((slot, i) => {
         f64[core.sideSlots + i] = values[slot];
       });
-      if (size > 0) core.check(call, raw.attentionTile(core.block, core.sideBlock));
+      if (size > 0)
+        core.check(
+          call,
+          attention.running(() => raw.attentionTile(core.block, core.sideBlock)),
+        );
       return raw.HEAPF32.subarray(at, at + size);
     });
   });

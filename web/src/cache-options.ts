@@ -7,10 +7,20 @@ import type { Window } from './score-options.js';
 export interface CacheFacts {
   /** Tokens a rolling cache keeps, the query's own included; 0: it drops nothing. */
   readonly window: number;
+  /** Where query 0 of entry b stands, when `count` of its queries are tokens. */
+  position(b: number, count: number): number;
 }
 
 const OWN = ['keyLengths', 'queryOffset'] as const;
-const BY_COLUMN = ['attendMask', 'attnBias', 'prefixLengths', 'needWeights', 'needScores'] as const;
+const BY_COLUMN = [
+  'attendMask',
+  'attnBias',
+  'blockMask',
+  'maskMod',
+  'prefixLengths',
+  'needWeights',
+  'needScores',
+] as const;
 
 export function checkCacheConflicts(
   call: string,
@@ -23,6 +33,11 @@ export function checkCacheConflicts(
   };
   for (const name of OWN) {
     if (o[name] !== undefined) refuse(name, 'given with a cache', 'left away', 'the cache knows it');
+  }
+  for (const name of ['cumulativeQueryLengths', 'cumulativeKeyLengths'] as const) {
+    if (o[name] === undefined) continue;
+    const wayOut = 'a cache has an entry for each sequence: give a batch with queryLengths';
+    refuse(name, 'given with a cache', 'left away', wayOut);
   }
   if (o.keyPaddingMask !== undefined) {
     refuse('keyPaddingMask', 'given with a cache', 'left away', 'padding is never stored: give queryLengths');

@@ -1,6 +1,8 @@
 // What a checked call asks of the core, in the core's terms: numbers, arrays and results by the names of their slots.
+import type { PositionMask } from './position-mask.js';
 import type { Rope } from './rope-options.js';
 import type { AttentionSlot } from './raw.js';
+import type { ScoreMod } from './score-mod.js';
 
 /** An input beside query, key and value. Masks are bytes. */
 export interface PlannedArray {
@@ -24,6 +26,9 @@ export interface AttentionPlan {
   readonly numbers: readonly (readonly [AttentionSlot, number])[];
   readonly arrays: readonly PlannedArray[];
   readonly results: readonly PlannedResult[];
+  /** Who sees whom, by position. */
+  readonly mask: PositionMask | undefined;
+  readonly scoreMod: ScoreMod | undefined;
   /** Of a layer whose queries and keys turn. */
   readonly rope: Rope | undefined;
   /** Rows of each entry that count, where not all do. */

@@ -30,6 +30,8 @@ export class Core {
   #scratchEpoch = 0;
   #borrower: string | undefined;
   #running: string | undefined;
+  #callingBack = false;
+  readonly #freed: RawHandle[] = [];
   readonly #held = new Set<Held>();
 
   constructor(raw: RawModule) {
@@ -59,9 +61,27 @@ export class Core {
   }
 
   free(held: Held): void {
-    held.raw?.delete();
+    const { raw } = held;
     held.raw = undefined;
     this.#held.delete(held);
+    if (raw === undefined) return;
+    // The call that runs may be using it.
+    if (this.#callingBack) this.#freed.push(raw);
+    else raw.delete();
+  }
+
+  /** The core runs and may call functions of the caller; what they dispose of is freed at its end. */
+  callingBack<R>(call: string, f: () => R): R {
+    const before = this.#running;
+    this.#running = call;
+    this.#callingBack = true;
+    try {
+      return f();
+    } finally {
+      this.#running = before;
+      this.#callingBack = false;
+      for (const raw of this.#freed.splice(0)) raw.delete();
+    }
   }
 
   get heapBytes(): number {
@@ -93,9 +113,14 @@ export class Core {
     return raw;
   }
 
+  /** For what changes something that a running call may be reading, but moves no memory. */
+  checkIdle(call: string): void {
+    if (this.#callingBack) this.use(call);
+  }
+
   /**
-   * One call from laying out to reading results. Nothing of the caller's runs in there (the checks before it read all
-   * that has getters), so what comes in between is refused.
+   * One call from laying out to reading results. Nothing of the caller's runs in there but a scoreMod (the checks before
+   * it read all that has getters), so what comes in between is refused.
    */
   exclusively<R>(call: string, f: () => R): R {
     this.use(call);

@@ -3,6 +3,7 @@ import { checkBoolean, checkChoice, checkFinite, checkOptions } from './argument
 import type { CacheFacts } from './cache-options.js';
 import { checkCacheConflicts } from './cache-options.js';
 import type { AttentionPlan, PlannedArray, PlannedResult } from './call-plan.js';
+import type { BlockMask } from './block-mask.js';
 import { describe } from './describe.js';
 import { rangeError, typeError } from './errors.js';
 import {
@@ -13,8 +14,12 @@ import {
   planBias,
   planPadding,
 } from './mask-options.js';
+import type { MaskMod } from './mask-mod.js';
+import { lengthOf, planPacked } from './packed-options.js';
+import { type PositionSpan, planPositionMask } from './position-mask.js';
 import type { AttentionSlot } from './raw.js';
 import type { Rope } from './rope-options.js';
+import { type ScoreMod, checkScoreMod } from './score-mod.js';
 import { type Window, checkAlibi, checkChunk, checkPerHead, checkSoftcap, checkWindow } from './score-options.js';
 import { type MaskInput, type MaskTensor, type Tensor, MAX_SIZE } from './tensor.js';
 import { trueLength, typedArrayName } from './typed-arrays.js';
@@ -25,8 +30,8 @@ export type PerBatch = number | readonly number[] | Int32Array;
 /**
  * Options of an attention call. B batch, H heads, L query length, S key length; a size of 1 is repeated. All masks
  * compose: a key is seen only if every one of them lets it. Query i stands at position queryOffset + i (with a cache:
- * behind the tokens it held before), key j at position j. The order is: scale · q·k → softcap → + ALiBi and attnBias
- * → masks → softmax with sink → · V.
+ * behind the tokens it held before), key j at position j, both counted from the start of their sequence. The order is:
+ * scale · q·k → softcap → scoreMod → + ALiBi and attnBias → masks → softmax with sink → · V.
  */
 export interface ForwardOptions {
   /** 1 = may attend. [L, S], or [B, H, L, S]; unbatched also [H, L, S]. */
@@ -59,6 +64,24 @@ export interface ForwardOptions {
   readonly window?: Window | undefined;
   /** Only keys in the query's own chunk of this many positions are seen (Llama 4). 0, the default: off. */
   readonly attentionChunk?: number | undefined;
+  /** Who sees whom by position, kept by blocks: block-sparse and document masks. It must know the call's positions. */
+  readonly blockMask?: BlockMask | undefined;
+  /**
+   * A function that says who sees whom: (b, h, i, j) => whether the query at position i sees the key at position j. It
+   * is asked once about each, and the answers are kept for later calls with the same function, as long as they cover
+   * them; BlockMask.fromFunction() can share them over entries and heads.
+   */
+  readonly maskMod?: MaskMod | undefined;
+  /** Changes scores, tile by tile, before biases and masks; perScore() makes one from a function of one score. */
+  readonly scoreMod?: ScoreMod | undefined;
+  /**
+   * Sequences of different lengths one behind the other, B = 1 or unbatched: sequence n has the queries from the n-th
+   * of these numbers up to the next, and sees no others (FlashAttention's cu_seqlens_q). [0, 3, 7] is a sequence of 3
+   * and one of 4. What is said for each entry elsewhere, such as keyLengths, is said for each sequence then.
+   */
+  readonly cumulativeQueryLengths?: readonly number[] | Int32Array | undefined;
+  /** The same of the keys. Default: as the queries. */
+  readonly cumulativeKeyLengths?: readonly number[] | Int32Array | undefined;
   /** softcap · tanh(score / softcap), before bias and masks (Gemma 2). 0: off. */
   readonly softcap?: number | undefined;
   /** Adds -slope · |query position - key position|. true: the slopes of alibiSlopes(H); or own ones, [H]. */
@@ -113,6 +136,11 @@ export const FORWARD_OPTION_NAMES = [
   'queryOffset',
   'window',
   'attentionChunk',
+  'blockMask',
+  'maskMod',
+  'scoreMod',
+  'cumulativeQueryLengths',
+  'cumulativeKeyLengths',
   'softcap',
   'alibi',
   'sinks',
@@ -208,10 +236,16 @@ export function planOptions(
   const attendMask = o.attendMask === undefined ? undefined : planAttendMask(call, o.attendMask, sizes);
   const attnBias = o.attnBias === undefined ? undefined : planBias(call, o.attnBias, sizes);
   const padding = o.keyPaddingMask === undefined ? undefined : planPadding(call, o.keyPaddingMask, sizes);
-  const keyLengths = checkPerBatch(call, 'keyLengths', o.keyLengths, sizes, 0, keyLength);
-  const queryLengths = checkPerBatch(call, 'queryLengths', o.queryLengths, sizes, 0, queryLength);
-  const prefixLengths = checkPerBatch(call, 'prefixLengths', o.prefixLengths, sizes, 0, keyLength);
-  const queryOffset = checkPerBatch(call, 'queryOffset', o.queryOffset, sizes, -MAX_SIZE, MAX_SIZE - queryLength);
+  const packed = planPacked(call, o.cumulativeQueryLengths, o.cumulativeKeyLengths, sizes);
+  const sequences = packed === undefined ? sizes : { batch: packed.sequences };
+  const mostQueries = (n: number): number => (packed === undefined ? queryLength : lengthOf(packed.queries, n));
+  const mostKeys = (n: number): number => (packed === undefined ? keyLength : lengthOf(packed.keys, n));
+  const keyLengths = checkPerBatch(call, 'keyLengths', o.keyLengths, sequences, 0, mostKeys);
+  const queryLengths = checkPerBatch(call, 'queryLengths', o.queryLengths, sequences, 0, mostQueries);
+  const prefixLengths = checkPerBatch(call, 'prefixLengths', o.prefixLengths, sequences, 0, mostKeys);
+  const farthest = MAX_SIZE - queryLength;
+  const queryOffset = checkPerBatch(call, 'queryOffset', o.queryOffset, sequences, -MAX_SIZE, () => farthest);
+  const scoreMod = o.scoreMod === undefined ? undefined : checkScoreMod(call, o.scoreMod);
 
   if (cache !== undefined) checkCacheConflicts(call, cache, o, window);
   if (prefixLengths !== undefined && causal === false) {
@@ -220,17 +254,39 @@ export function planOptions(
     });
   }
   if (queryOffset !== undefined) {
-    const counts = window !== undefined || alibi !== undefined || chunk > 0 || defaults.rope !== undefined;
+    const functions = o.blockMask !== undefined || o.maskMod !== undefined || scoreMod !== undefined;
+    const ranges = window !== undefined || alibi !== undefined || chunk > 0;
+    const counts = ranges || functions || defaults.rope !== undefined;
     if (causal === 'end' || (causal === false && !counts)) {
       throw conflict(
         call,
         'queryOffset',
         `given with causal: ${describe(o.causal ?? false)}`,
-        "left away, or given with causal: true or 'start', window, alibi or attentionChunk",
+        "left away, or given with causal: true or 'start', window, alibi, attentionChunk or a mask by position",
         { wayOut: "'end' has an offset of its own, and without any of these no position counts" },
       );
     }
   }
+
+  const mask = planPositionMask(
+    call,
+    o.blockMask,
+    o.maskMod,
+    { batch: sequences.batch, numHeads },
+    (): PositionSpan => {
+      const span = { first: Infinity, end: -Infinity, keys: 0 };
+      for (let n = 0; n < sequences.batch; ++n) {
+        const count = queryLengths?.[n] ?? mostQueries(n);
+        if (count === 0) continue;
+        const keys = keyLengths?.[n] ?? mostKeys(n);
+        const start = cache?.position(n, count) ?? (causal === 'end' ? keys - count : (queryOffset?.[n] ?? 0));
+        span.first = Math.min(span.first, start);
+        span.end = Math.max(span.end, start + count);
+        span.keys = Math.max(span.keys, keys);
+      }
+      return span.end < span.first ? { first: 0, end: 0, keys: 0 } : span;
+    },
+  );
 
   addNumber('causal', causal === false ? 0 : causal === 'end' ? 2 : 1);
   addNumber('scale', scale);
@@ -242,6 +298,12 @@ export function planOptions(
   addMask(attendMask, 'attendMask', MASK_SLOTS.attendMask);
   addMask(attnBias, 'attnBias', MASK_SLOTS.attnBias);
   if (padding !== undefined) add('keyPaddingMask', 'keyPaddingMask.data', padding);
+  if (packed !== undefined) {
+    addNumber('packedSequences', packed.sequences);
+    addArray('cumulativeQueryLengths', 'cumulativeQueryLengths', packed.queries);
+    addArray('cumulativeKeyLengths', 'cumulativeKeyLengths', packed.keys);
+  }
+  if (scoreMod !== undefined) addNumber('scoreMod', 1);
   addArray('keyLengths', 'keyLengths', keyLengths);
   addArray('queryLengths', 'queryLengths', queryLengths);
   addArray('prefixLengths', 'prefixLengths', prefixLengths);
@@ -261,7 +323,7 @@ export function planOptions(
   if (flag('returnLse')) results.push({ name: 'lse', slot: 'lse', shape: shapes.lseShape });
   if (flag('returnMax')) results.push({ name: 'rowMax', slot: 'rowMax', shape: shapes.lseShape });
   const out = o.out === undefined ? undefined : checkOut(call, o.out, shapes.outputSize);
-  return { numbers, arrays, results, rope: defaults.rope, queryLengths, out };
+  return { numbers, arrays, results, mask, scoreMod, rope: defaults.rope, queryLengths, out };
 
   function addMask(
     mask: Broadcast<PlannedArray['data']> | undefined,

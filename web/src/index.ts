@@ -10,6 +10,13 @@ export {
   attentionTile,
 } from './attention-tile.js';
 export {
+  type BlockCounts,
+  type BlockMaskOptions,
+  type BlockSparseOptions,
+  type DocumentIds,
+  BlockMask,
+} from './block-mask.js';
+export {
   type ErrorCode,
   type LoadErrorCode,
   HeadwiseError,
@@ -36,6 +43,7 @@ export type { LayerForwardOptions } from './layer-call-options.js';
 export type { MultiHeadAttentionOptions, ProjectionBias, ResolvedLayer } from './layer-options.js';
 export { type LinearForwardOptions, type LinearOptions, Linear } from './linear.js';
 export { type CompiledModule, type LoadOptions, load } from './load.js';
+export type { MaskMod, MaskShape } from './mask-mod.js';
 export { type AttentionPart, type MergeAttentionOptions, mergeAttention } from './merge-attention.js';
 export { type BorrowedViews, type BufferSizes, MultiHeadAttention } from './multi-head-attention.js';
 export { type BucketBiasOptions, type WindowBiasOptions, relativePositionBias } from './position-bias.js';
@@ -43,6 +51,7 @@ export { type RotaryEmbeddingOptions, rotaryEmbedding } from './rotary-embedding
 export type { Rope, RopeOptions, RopeScaling } from './rope-options.js';
 export type { Runtime, RuntimeReport, Variant } from './runtime.js';
 export { type AttentionOptions, type HeadsLayout, scaledDotProductAttention } from './scaled-dot-product-attention.js';
+export { type ScoreMod, type ScoreTile, perScore } from './score-mod.js';
 export type { Window } from './score-options.js';
 export type { LoadStateDictOptions, LoadStateDictResult, StateDictOptions } from './state-dict.js';
 export type { DType, StateDict, StoredArrays, StoredTensor } from './stored-tensor.js';

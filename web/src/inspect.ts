@@ -216,7 +216,7 @@ export interface HeadStatistics {
   readonly previous: Tensor;
   readonly next: Tensor;
   readonly self: Tensor;
-  /** Weight of key 0. */
+  /** Weight of the sequence's first key. */
   readonly first: Tensor;
 }
 
@@ -237,12 +237,11 @@ export function headStatistics(query: Tensor, key: Tensor, options?: ScoreOption
     const any = new Uint8Array(groups * queryLength);
     const visit = (group: number, tile: Float32Array, [r0, r1]: Range, [k0, k1]: Range): void => {
       const width = k1 - k0;
-      const start = tiles.position(Math.floor(group / numHeads));
       for (let i = r0; i < r1; ++i) {
         const row = tile.subarray((i - r0) * width, (i - r0 + 1) * width);
         const weight = (j: number): number => (j >= k0 && j < k1 ? (row[j - k0] as number) : 0);
-        const p = start + i;
-        [entropyOf(row), weight(p - 1), weight(p + 1), weight(p), weight(0)].forEach((x, n) => {
+        const { own, first } = tiles.place(Math.floor(group / numHeads), i);
+        [entropyOf(row), weight(own - 1), weight(own + 1), weight(own), weight(first)].forEach((x, n) => {
           (sums[n] as Float64Array)[group] = ((sums[n] as Float64Array)[group] as number) + x;
         });
         if (any[group * queryLength + i] === 0 && row.some((x) => x !== 0)) {

@@ -70,6 +70,7 @@ const ALL_NAMES: ReadonlySet<string> = new Set([
 export interface OpenCache {
   readonly config: CacheConfig;
   readonly raw: RawKvCache;
+  readonly core: Core;
 }
 
 interface Inside {
@@ -80,17 +81,17 @@ interface Inside {
 const insides = new WeakMap<KvCache, Inside>();
 
 /**
- * The cache of a call in the runtime of `core`.
+ * The cache of a call in the runtime of `core`, or in its own.
  * @internal
  */
-export function openCache(call: string, value: unknown, core: Core): OpenCache {
+export function openCache(call: string, value: unknown, core: Core | undefined): OpenCache {
   const inside = typeof value === 'object' && value !== null ? insides.get(value as KvCache) : undefined;
   if (inside === undefined) {
     const wayOut = 'use createCache() of the layer, or KvCache.create()';
     throw typeError({ call, argument: 'cache', got: describe(value), wanted: 'a KvCache', wayOut });
   }
   const raw = inside.handle.get(call);
-  if (inside.core !== core) {
+  if (core !== undefined && inside.core !== core) {
     throw typeError(
       {
         call,
@@ -102,7 +103,7 @@ export function openCache(call: string, value: unknown, core: Core): OpenCache {
       'conflict',
     );
   }
-  return { config: (value as KvCache).config, raw };
+  return { config: (value as KvCache).config, raw, core: inside.core };
 }
 
 /**
@@ -261,7 +262,7 @@ export class KvCache {
     this.#checkShape(call, 'value.shape', values.shape, [batch, numKvHeads, n, vHeadDim]);
     const list = counts === undefined ? undefined : this.#perEntry(call, 'counts', counts, n);
     const raw = this.#handle.get(call);
-    checkRoom(call, { config: this.config, raw }, n, list);
+    checkRoom(call, { config: this.config, raw, core: this.#core }, n, list);
     const core = this.#core;
     core.exclusively(call, () => {
       core.begin();
@@ -296,6 +297,7 @@ export class KvCache {
   crop(length: number, b?: number): void {
     const call = `${NAME}.crop()`;
     const raw = this.#handle.get(call);
+    this.#core.checkIdle(call);
     const entries = b === undefined ? this.lengths.map((_, i) => i) : [this.#entry(call, b)];
     const { window, sinkTokens } = this.config;
     for (const entry of entries) {
@@ -342,7 +344,10 @@ export class KvCache {
 
   /** Forgets all tokens. */
   clear(): void {
-    this.#handle.get(`${NAME}.clear()`).clear();
+    const call = `${NAME}.clear()`;
+    const raw = this.#handle.get(call);
+    this.#core.checkIdle(call);
+    raw.clear();
   }
 
   /** What is held, as a safetensors file; bits are kept. */

@@ -219,6 +219,6 @@ export function checkLayerCache(
 export function cachedKeyLength(call: string, cache: OpenCache, options: unknown, g: AttentionGeometry): number {
   const { queryLengths } = (options ?? {}) as LayerForwardOptions;
   const sizes = { ...g, batched: true };
-  const counts = checkPerBatch(call, 'queryLengths', queryLengths, sizes, 0, g.queryLength);
+  const counts = checkPerBatch(call, 'queryLengths', queryLengths, sizes, 0, () => g.queryLength);
   return checkRoom(call, cache, g.queryLength, counts);
 }

@@ -2,7 +2,7 @@
 import { checkWhole } from './arguments.js';
 import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
-import { type MaskInput, readBias, readMask } from './tensor.js';
+import { type MaskInput, MAX_SIZE, readBias, readMask } from './tensor.js';
 import { trueLength, typedArrayName } from './typed-arrays.js';
 
 /** What masks are compared with. */
@@ -97,13 +97,17 @@ export function checkPerBatch(
   call: string,
   argument: string,
   value: unknown,
-  { batch }: AttentionSizes,
+  { batch }: Pick<AttentionSizes, 'batch'>,
   least: number,
-  most: number,
+  most: (b: number) => number,
 ): Int32Array | undefined {
   if (value === undefined) return undefined;
+  const copy = new Int32Array(batch);
   if (typeof value === 'number') {
-    return new Int32Array(batch).fill(checkWhole(call, argument, value, { least, most }));
+    for (let b = 0; b < batch; ++b) copy[b] = checkWhole(call, argument, value, { least, most: most(b) });
+    // Also where there is no entry.
+    if (batch === 0) checkWhole(call, argument, value, { least: -MAX_SIZE });
+    return copy;
   }
   const isArray = Array.isArray(value);
   if (!isArray && typedArrayName(value) !== 'Int32Array') {
@@ -123,13 +127,12 @@ export function checkPerBatch(
         call,
         argument,
         got: `${length} long`,
-        wanted: `${batch} long, one for each batch entry`,
+        wanted: `${batch} long, one for each batch entry or packed sequence`,
         wayOut: 'give one number to use it for all',
       },
       'wrong-shape',
     );
   }
-  const copy = new Int32Array(batch);
-  for (let b = 0; b < batch; ++b) copy[b] = checkWhole(call, `${argument}[${b}]`, list[b], { least, most });
+  for (let b = 0; b < batch; ++b) copy[b] = checkWhole(call, `${argument}[${b}]`, list[b], { least, most: most(b) });
   return copy;
 }

@@ -361,7 +361,7 @@ export class MultiHeadAttention {
     const plan = planOptions(call, options, { ...geometry, keyLength: seen, batched }, sized, {
       known: LAYER_CALL_NAMES,
       defaults: this.#defaults,
-      cache: cache?.config,
+      cache: cache && { window: cache.config.window, position: (b: number) => cache.raw.length(b) },
     });
     const norms = this.#norms && { ...this.#norms, epsilon: this.#layer.qkNorm?.epsilon ?? 0 };
     const context = { layer: this.#layer, batched, selfAttention, cached: cache !== undefined, norms };

@@ -43,6 +43,28 @@ export type RawCacheRows = (
   valueScale: number,
 ) => number;
 
+export interface RawBlockMask extends RawHandle {
+  /** For the slot of an attention block. */
+  address(): number;
+  bytes(): number;
+  emptyBlocks(): number;
+  fullBlocks(): number;
+  partialBlocks(): number;
+}
+
+/** scores: offset of the tile's first score. */
+export type RawScoreTile = (
+  entry: number,
+  head: number,
+  row: number,
+  queryPosition: number,
+  keyPosition: number,
+  rows: number,
+  keys: number,
+  scores: number,
+  stride: number,
+) => void;
+
 export interface RawLinear extends RawHandle {
   setWeights(weight: number, bias: number): number;
   getWeights(weight: number, bias: number): number;
@@ -62,6 +84,19 @@ export interface RawModule {
     create(inFeatures: number, outFeatures: number, bias: number, seed: number): RawLinear | null;
   };
   readonly KvCache: { create(cacheBlock: number): RawKvCache | null };
+  readonly BlockMask: {
+    /** bits: uint32 [batch, heads, queries, ceil(keys / 32)]. */
+    create(
+      batch: number,
+      heads: number,
+      firstQuery: number,
+      queries: number,
+      keys: number,
+      bits: number,
+    ): RawBlockMask | null;
+  };
+  /** Called for each tile of scores of a call whose block says so. It must not throw. */
+  scoreTile: RawScoreTile | undefined;
   scaledDotProductAttention(attentionBlock: number): number;
   cachedAttention(attentionBlock: number, cache: RawKvCache): number;
   attentionTile(attentionBlock: number, tileBlock: number): number;
@@ -163,6 +198,11 @@ export const ATTENTION_SLOTS = [
   'extraValue',
   'extraBatch',
   'extraRows',
+  'packedSequences',
+  'cumulativeQueryLengths',
+  'cumulativeKeyLengths',
+  'blockMask',
+  'scoreMod',
   'headOutputs',
   'outputGate',
   'qkNorm',

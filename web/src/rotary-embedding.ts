@@ -169,7 +169,7 @@ function placeRows(
   let positions: Int32Input | undefined;
   if (o.positions !== undefined) positions = checkInt32(CALL, 'positions', o.positions, shape);
   const sizes = { batch, numHeads: 1, queryLength: length, keyLength: length, batched: true };
-  const offset = checkPerBatch(CALL, 'offset', o.offset, sizes, -MAX_SIZE, MAX_SIZE - length);
+  const offset = checkPerBatch(CALL, 'offset', o.offset, sizes, -MAX_SIZE, () => MAX_SIZE - length);
   if (offset !== undefined) {
     const data = Int32Array.from({ length: count * batch * length }, (_, i) => {
       const b = Math.floor(i / length) % batch;

@@ -35,7 +35,7 @@ export interface AttentionOptions extends ForwardOptions {
   readonly extraKey?: Tensor | undefined;
   /** [Hkv, n, Dv] or [B, Hkv, n, Dv]. */
   readonly extraValue?: Tensor | undefined;
-  /** Default: the first one that was loaded and is alive. */
+  /** Default: the cache's, or the first one that was loaded and is alive. */
   readonly runtime?: Runtime | undefined;
 }
 
@@ -123,8 +123,9 @@ const namesCache = (value: unknown): boolean =>
 
 function attendToCache(query: TensorInput, options: Partial<AttentionOptions>): ForwardResult {
   const layout = options.layout === undefined ? 'BHLD' : checkChoice(CALL, 'layout', options.layout, LAYOUTS);
-  const core = coreFor(CALL, options.runtime);
-  const cache = openCache(CALL, options.cache, core);
+  const wanted = options.runtime === undefined ? undefined : coreFor(CALL, options.runtime);
+  const cache = openCache(CALL, options.cache, wanted);
+  const { core } = cache;
   for (const name of ['extraKey', 'extraValue'] as const) {
     if (options[name] === undefined) continue;
     const wayOut = 'append it to the cache';
@@ -133,7 +134,8 @@ function attendToCache(query: TensorInput, options: Partial<AttentionOptions>): 
   }
   const { geometry, seen } = cachedGeometry(query, cache, layout);
   const sizes = { ...geometry, keyLength: seen, batched: query.shape.length === 4 };
-  const context = { known: KNOWN, defaults: PLAIN, cache: cache.config };
+  const position = (b: number, count: number): number => cache.raw.length(b) - count;
+  const context = { known: KNOWN, defaults: PLAIN, cache: { window: cache.config.window, position } };
   const plan = planOptions(CALL, options, sizes, geometry, context);
   checkHeld(cache, geometry.queryLength, plan.queryLengths);
   const call = new AttentionCall(core, CALL, geometry, plan);
