@@ -9,6 +9,7 @@
 #include "extra_keys.h"
 #include "headwise/multi_head_attention.h"
 #include "kernels/kernels.h"
+#include "layer_checks.h"
 #include "layer_projection.h"
 #include "product.h"
 #include "rotary_checks.h"
@@ -20,101 +21,20 @@ namespace {
 using InHeads = HeadsView<const float>;
 
 struct Scratch {
-  Projected projected;
-  float* context;  // [B, L, H * Dv]
-  float* product;
-  CachePositions positions;
+  ProjectionScratch projection;
+  float* context;   // [B, L, H * Dv]
   int32_t* counts;  // [B]: rows of a block that are appended
 };
 
 Scratch TakeScratch(const Config& c, size_t batch, size_t query_length,
                     size_t key_length, Arena* arena) {
-  const size_t query_rows = SaturatingMul(batch, query_length);
-  const size_t key_rows = SaturatingMul(batch, key_length);
-  const size_t context_width = c.num_heads * c.v_head_dim;
   Scratch s;
-  s.projected.query =
-      arena->Take<float>(SaturatingMul(query_rows, c.num_heads * c.head_dim));
-  s.projected.key =
-      arena->Take<float>(SaturatingMul(key_rows, c.num_kv_heads * c.head_dim));
-  s.projected.value = arena->Take<float>(
-      SaturatingMul(key_rows, c.num_kv_heads * c.v_head_dim));
-  s.context = arena->Take<float>(SaturatingMul(query_rows, context_width));
-  // Every product uses the same room, so it fits the largest.
-  size_t depth = context_width;
-  for (size_t width : {c.embed_dim, c.k_dim, c.v_dim}) {
-    if (width > depth) depth = width;
-  }
-  s.product = TakeProductScratch(query_rows > key_rows ? query_rows : key_rows,
-                                 depth, arena);
-  s.positions = TakeCachePositions(batch, arena);
+  s.projection =
+      TakeProjectionScratch(c, batch, query_length, key_length, arena);
+  s.context = arena->Take<float>(SaturatingMul(
+      SaturatingMul(batch, query_length), c.num_heads * c.v_head_dim));
   s.counts = arena->Take<int32_t>(batch);
   return s;
-}
-
-Status CheckWidth(const char* name, size_t got, size_t want) {
-  if (got == want) return Status();
-  return Status::Error(StatusCode::kShapeMismatch,
-                       "MultiHeadAttention: %s has %zu columns, this layer "
-                       "needs %zu",
-                       name, got, want);
-}
-
-Status CheckForward(const Config& c, const TensorView<const float>& query,
-                    const TensorView<const float>& key,
-                    const TensorView<const float>& value,
-                    const TensorView<float>& output) {
-  HEADWISE_RETURN_IF_ERROR(CheckWidth("query", query.cols, c.embed_dim));
-  HEADWISE_RETURN_IF_ERROR(CheckWidth("key", key.cols, c.k_dim));
-  HEADWISE_RETURN_IF_ERROR(CheckWidth("value", value.cols, c.v_dim));
-  HEADWISE_RETURN_IF_ERROR(CheckWidth("output", output.cols, c.out_dim));
-  if (key.batch != query.batch || value.batch != query.batch ||
-      output.batch != query.batch || key.rows != value.rows ||
-      output.rows != query.rows) {
-    return Status::Error(
-        StatusCode::kShapeMismatch,
-        "MultiHeadAttention: query [%zu, %zu], key [%zu, %zu], value [%zu, "
-        "%zu], output [%zu, %zu] (batch, rows); batches must be equal, key and "
-        "value rows too, output rows those of the query",
-        query.batch, query.rows, key.batch, key.rows, value.batch, value.rows,
-        output.batch, output.rows);
-  }
-  const char* call = "MultiHeadAttention";
-  HEADWISE_RETURN_IF_ERROR(CheckData(call, "query", query));
-  HEADWISE_RETURN_IF_ERROR(CheckData(call, "key", key));
-  HEADWISE_RETURN_IF_ERROR(CheckData(call, "value", value));
-  HEADWISE_RETURN_IF_ERROR(CheckData(call, "output", output));
-  return CheckDisjoint(call, "output", output);
-}
-
-Status CheckCache(const Config& c, const TensorView<const float>& query,
-                  const TensorView<const float>& key,
-                  const LayerOptions& options, const ForwardOutputs& outputs) {
-  const KvCache& cache = *options.cache;
-  const KvCacheConfig& k = cache.config();
-  if (k.batch != query.batch || k.num_kv_heads != c.num_kv_heads ||
-      k.head_dim != c.head_dim || k.v_head_dim != c.v_head_dim) {
-    return Status::Error(
-        StatusCode::kShapeMismatch,
-        "MultiHeadAttention: the cache is [%zu, %zu, .., %zu and %zu], this "
-        "call needs [%zu, %zu, .., %zu and %zu]",
-        k.batch, k.num_kv_heads, k.head_dim, k.v_head_dim, query.batch,
-        c.num_kv_heads, c.head_dim, c.v_head_dim);
-  }
-  if (key.rows != query.rows) {
-    return Status::Error(StatusCode::kShapeMismatch,
-                         "MultiHeadAttention: %zu queries but %zu keys; with a "
-                         "cache each token brings one of each",
-                         query.rows, key.rows);
-  }
-  if (c.add_bias_kv || c.add_zero_attn) {
-    return Status::Error(StatusCode::kInvalidArgument,
-                         "MultiHeadAttention: add_bias_kv and add_zero_attn do "
-                         "not go with a cache");
-  }
-  HEADWISE_RETURN_IF_ERROR(CheckCachedOptions(
-      cache, options, outputs.weights_kind, outputs.scores_kind));
-  return cache.CheckRoom(query.rows, options.query_lengths);
 }
 
 // What the attention will see: the keys of the call, or those of the cache
@@ -133,52 +53,21 @@ size_t KeyLength(size_t query_length, size_t key_length,
   return longest;
 }
 
-// The rows of one sequence turn by positions that start with it.
-Status TurnPacked(const RotaryConfig& rotary, const int32_t* offsets,
-                  const int32_t* cumulative, size_t sequences,
-                  const HeadsView<float>& x) {
-  for (size_t n = 0; n < sequences; ++n) {
-    HeadsView<float> own = x;
-    own.data += static_cast<size_t>(cumulative[n]) * x.row_stride;
-    own.rows = static_cast<size_t>(cumulative[n + 1] - cumulative[n]);
-    RotaryPositions positions;
-    if (offsets != nullptr) positions.offsets = offsets + n;
-    HEADWISE_RETURN_IF_ERROR(RotaryEmbedding(rotary, positions, own));
+// `positions` is scratch.
+Status CheckMaskPositions(const AttentionSizes& sizes,
+                          const LayerOptions& options,
+                          const CachePositions& positions) {
+  const KvCache* cache = options.cache;
+  if (cache == nullptr) return CheckBlockMask(sizes, options);
+  // Where the queries and keys will stand.
+  ReadLengths(*cache, positions.offsets);
+  for (size_t b = 0; b < sizes.batch; ++b) {
+    positions.lengths[b] =
+        positions.offsets[b] + (options.query_lengths == nullptr
+                                    ? static_cast<int32_t>(sizes.query_length)
+                                    : options.query_lengths[b]);
   }
-  return Status();
-}
-
-Status Turn(const RotaryConfig& rotary, const int32_t* given,
-            const int32_t* offsets, const int32_t* cumulative, size_t sequences,
-            const HeadsView<float>& x) {
-  if (given == nullptr && cumulative != nullptr) {
-    return TurnPacked(rotary, offsets, cumulative, sequences, x);
-  }
-  RotaryPositions positions;
-  positions.positions = given;
-  if (given == nullptr) positions.offsets = offsets;
-  return RotaryEmbedding(rotary, positions, x);
-}
-
-// Normalises and turns what was projected.
-Status ShapeProjected(const LayerOptions& options, const int32_t* offsets,
-                      const HeadsView<float>& query,
-                      const HeadsView<float>& key) {
-  if (options.qk_norm != nullptr) {
-    const QkNorm& norm = *options.qk_norm;
-    NormaliseRows(norm.query_weight, norm.epsilon, query);
-    NormaliseRows(norm.key_weight, norm.epsilon, key);
-  }
-  if (options.rotary == nullptr) return Status();
-  const RotaryConfig& rotary = *options.rotary;
-  const size_t sequences = options.packed_sequences;
-  HEADWISE_RETURN_IF_ERROR(Turn(rotary, options.query_positions, offsets,
-                                options.cumulative_query_lengths, sequences,
-                                query));
-  // Keys of a cache's call stand where its queries do.
-  return Turn(rotary, options.key_positions,
-              options.cache != nullptr ? offsets : nullptr,
-              options.cumulative_key_lengths, sequences, key);
+  return CheckBlockMask(sizes, CachedOptions(*cache, options, positions));
 }
 
 AttentionOutputs CoreOutputs(const Config& c, const ForwardOutputs& outputs,
@@ -203,6 +92,10 @@ InHeads Rows(const InHeads& all, size_t begin, size_t end) {
   return part;
 }
 
+// CheckRollingRows counts on it.
+static_assert(kMaxRollingQueries == kernels::kQueryBlock,
+              "a call that sees what follows must fit into one block");
+
 // Appends and attends. A rolling cache takes a block of rows at a time, so
 // that no query misses keys that later rows push out.
 Status AttendCached(const InHeads& query, const InHeads& key,
@@ -213,7 +106,7 @@ Status AttendCached(const InHeads& query, const InHeads& key,
   const bool rolling = cache->config().window != 0;
   const size_t step = rolling ? kernels::kQueryBlock : query.rows;
   const AttentionOptions own =
-      CachedOptions(*cache, options, scratch.positions);
+      CachedOptions(*cache, options, scratch.projection.positions);
   for (size_t row = 0; row < query.rows; row += step) {
     const size_t end = std::min(row + step, query.rows);
     for (size_t b = 0; b < sizes.batch; ++b) {
@@ -225,7 +118,7 @@ Status AttendCached(const InHeads& query, const InHeads& key,
     }
     HEADWISE_RETURN_IF_ERROR(cache->Append(
         Rows(key, row, end), Rows(value, row, end), scratch.counts));
-    ReadLengths(*cache, scratch.positions.lengths);
+    ReadLengths(*cache, scratch.projection.positions.lengths);
     Arena block = arena;
     Attend(query, CachedSource(*cache), sizes, own, outputs, {row, end},
            &block);
@@ -262,7 +155,8 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
   const size_t batch = query.batch;
   HEADWISE_RETURN_IF_ERROR(
       CheckPointer("MultiHeadAttention", "workspace", workspace));
-  HEADWISE_RETURN_IF_ERROR(CheckForward(c, query, key, value, outputs.output));
+  HEADWISE_RETURN_IF_ERROR(CheckInputs(c, query, key, &value));
+  HEADWISE_RETURN_IF_ERROR(CheckOutput(c, query, outputs.output));
   HEADWISE_RETURN_IF_ERROR(CheckPacking(projections_.query->packed()));
   if (options.extra_key.rows != 0) {
     return Status::Error(StatusCode::kInvalidArgument,
@@ -270,7 +164,12 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
                          "functional core; use add_bias_kv");
   }
   if (options.cache != nullptr) {
-    HEADWISE_RETURN_IF_ERROR(CheckCache(c, query, key, options, outputs));
+    HEADWISE_RETURN_IF_ERROR(CheckCache(c, query, key, options));
+    HEADWISE_RETURN_IF_ERROR(CheckCachedOptions(
+        *options.cache, options, outputs.weights_kind, outputs.scores_kind));
+    HEADWISE_RETURN_IF_ERROR(CheckRollingRows(query.rows, options));
+    HEADWISE_RETURN_IF_ERROR(
+        options.cache->CheckRoom(query.rows, options.query_lengths));
   }
   const AttentionSizes sizes = {batch, c.num_heads, c.num_kv_heads, query.rows,
                                 KeyLength(query.rows, key.rows, options)};
@@ -287,24 +186,11 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
 
   Arena arena(workspace->data());
   const Scratch scratch = TakeScratch(c, batch, query.rows, key.rows, &arena);
-  const int32_t* offsets = options.query_offsets;
-  if (options.cache != nullptr) {
-    ReadLengths(*options.cache, scratch.positions.offsets);
-    offsets = scratch.positions.offsets;
-    AttentionOptions placed = options;
-    placed.query_offsets = offsets;
-    placed.causal = Causal::kNone;
-    HEADWISE_RETURN_IF_ERROR(CheckBlockMask(sizes, placed));
-  } else {
-    HEADWISE_RETURN_IF_ERROR(CheckBlockMask(sizes, options));
-  }
-  ProjectInputs(projections_, query, key, value, scratch.projected,
-                scratch.product);
-  const HeadsView<float> q = HeadsView<float>::HeadsLast(
-      scratch.projected.query, batch, c.num_heads, query.rows, c.head_dim);
-  const HeadsView<float> k = HeadsView<float>::HeadsLast(
-      scratch.projected.key, batch, c.num_kv_heads, key.rows, c.head_dim);
-  HEADWISE_RETURN_IF_ERROR(ShapeProjected(options, offsets, q, k));
+  HEADWISE_RETURN_IF_ERROR(
+      CheckMaskPositions(sizes, options, scratch.projection.positions));
+  const Projected& heads = scratch.projection.projected;
+  HEADWISE_RETURN_IF_ERROR(ProjectIntoHeads(c, projections_, query, key, &value,
+                                            options, scratch.projection));
 
   AttentionOptions core = options;
   if (!options.scale.has_value()) core.scale = c.scale;
@@ -316,21 +202,20 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
   }
   const AttentionOutputs core_outputs =
       CoreOutputs(c, outputs, scratch.context);
-  const InHeads q_in =
-      InHeads::HeadsLast(q.data, batch, c.num_heads, query.rows, c.head_dim);
-  const InHeads k_in =
-      InHeads::HeadsLast(k.data, batch, c.num_kv_heads, key.rows, c.head_dim);
-  const InHeads v_in = InHeads::HeadsLast(
-      scratch.projected.value, batch, c.num_kv_heads, key.rows, c.v_head_dim);
+  const InHeads q = InHeads::HeadsLast(heads.query, batch, c.num_heads,
+                                       query.rows, c.head_dim);
+  const InHeads k = InHeads::HeadsLast(heads.key, batch, c.num_kv_heads,
+                                       key.rows, c.head_dim);
+  const InHeads v = InHeads::HeadsLast(heads.value, batch, c.num_kv_heads,
+                                       key.rows, c.v_head_dim);
   if (options.cache != nullptr) {
-    HEADWISE_RETURN_IF_ERROR(AttendCached(q_in, k_in, v_in, sizes, core,
-                                          options.cache, core_outputs, scratch,
-                                          arena));
+    HEADWISE_RETURN_IF_ERROR(AttendCached(q, k, v, sizes, core, options.cache,
+                                          core_outputs, scratch, arena));
   } else {
     KeySource source;
-    source.key = &k_in;
-    source.value = &v_in;
-    Attend(q_in, source, sizes, core, core_outputs, {0, query.rows}, &arena);
+    source.key = &k;
+    source.value = &v;
+    Attend(q, source, sizes, core, core_outputs, {0, query.rows}, &arena);
   }
 
   const size_t width = c.num_heads * c.v_head_dim;
@@ -347,7 +232,7 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
       &projections_.out->packed(), outputs.output.data,
       outputs.output.batch_stride, outputs.output.row_stride};
   Product(TensorView<const float>(scratch.context, batch, query.rows, width),
-          &target, 1, scratch.product);
+          &target, 1, scratch.projection.product);
   return Status();
 }
 

@@ -4,9 +4,11 @@
 
 #include <memory>
 
+#include "arena.h"
+#include "cached_attention.h"
 #include "headwise/config.h"
 #include "headwise/multi_head_attention.h"
-#include "headwise/rotary.h"
+#include "headwise/status.h"
 #include "headwise/tensor_view.h"
 
 namespace headwise {
@@ -18,17 +20,24 @@ struct Projected {
   float* value;  // [B, S, Hkv * Dv]
 };
 
-// Inputs that are one and the same (self-attention) are packed once and meet
-// all their weights in one product. `scratch`: TakeProductScratch.
-void ProjectInputs(const ProjectionSet<std::unique_ptr<Linear>>& projections,
-                   const TensorView<const float>& query,
-                   const TensorView<const float>& key,
-                   const TensorView<const float>& value,
-                   const Projected& projected, float* scratch);
+struct ProjectionScratch {
+  Projected projected;
+  float* product;
+  CachePositions positions;
+};
+ProjectionScratch TakeProjectionScratch(const Config& config, size_t batch,
+                                        size_t query_length, size_t key_length,
+                                        Arena* arena);
 
-// Each row of x becomes x / sqrt(mean(x^2) + epsilon) * weight (null: 1).
-void NormaliseRows(const float* weight, float epsilon,
-                   const HeadsView<float>& x);
+// Projects, normalises and turns, as `options` say. With a cache the offsets
+// of scratch.positions are filled: rows stand behind what it holds. value null:
+// its heads are left out. Everything must have been checked.
+Status ProjectIntoHeads(
+    const Config& config,
+    const ProjectionSet<std::unique_ptr<Linear>>& projections,
+    const TensorView<const float>& query, const TensorView<const float>& key,
+    const TensorView<const float>* value, const LayerOptions& options,
+    const ProjectionScratch& scratch);
 
 }  // namespace headwise
 

@@ -1,5 +1,6 @@
 // Attention over a key/value cache: any steps equal one pass, to the bit, and
 // a rolling cache equals a mask that hides the same keys.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -378,6 +379,45 @@ TEST_P(CachedAttentionTest, K08RollingWithScoreOptions) {
     const AttentionRun want = RunCore(test);
     EXPECT_TRUE(SameBits(run.output, want.output)) << test.Describe();
     EXPECT_TRUE(SameBits(run.lse, want.lse)) << test.Describe();
+  }
+}
+
+// Without causality a query sees what follows it, as far as it is appended and
+// window_right lets it; the window reaches back from the query as ever.
+TEST_P(CachedAttentionTest, RollingQueriesThatSeeWhatFollows) {
+  Random random(34);
+  for (const int32_t right : {-1, 0, 2, 70}) {
+    for (const size_t window : {1, 5, 16}) {
+      for (const size_t step : {1, 7, 64}) {
+        const size_t sinks = random.Between(0, 4);
+        const size_t length = 70;
+        AttentionCase test = CausalCase(2, length, &random);
+        test.causal = Causal::kNone;
+        test.window_right = right;
+        const auto cache = PoisonedCache(CacheConfig(test, 0, window, sinks));
+        const CachedRun run =
+            RunSteps(test, EqualSteps(length, step), cache.get());
+        ASSERT_OK(run.status);
+        MaskData<uint8_t>& mask = test.attend;
+        mask.rows = mask.keys = length;
+        for (size_t i = 0; i < length; ++i) {
+          const size_t appended = std::min(length, (i / step + 1) * step);
+          const size_t end =
+              right < 0
+                  ? appended
+                  : std::min(appended, i + static_cast<size_t>(right) + 1);
+          for (size_t j = 0; j < length; ++j) {
+            mask.data.push_back(j < end && (j < sinks || j + window > i));
+          }
+        }
+        test.window_right = -1;
+        const AttentionRun want = RunAndCompare(test);
+        EXPECT_TRUE(SameBits(run.output, want.output))
+            << "right " << right << ", window " << window << ", steps of "
+            << step;
+        EXPECT_TRUE(SameBits(run.lse, want.lse));
+      }
+    }
   }
 }
 

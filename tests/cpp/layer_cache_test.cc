@@ -1,4 +1,5 @@
 // A layer that appends to a key/value cache: any steps equal one pass.
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -147,6 +148,72 @@ TEST_P(LayerCacheTest, K08RollingInAnySteps) {
       }
     }
   }
+}
+
+// Without causality the rows of a call see each other, and what a rolling
+// cache keeps before them.
+TEST_P(LayerCacheTest, RollingRowsThatSeeWhatFollows) {
+  Decoder decoder(9);
+  for (const int32_t right : {-1, 0, 3}) {
+    for (const size_t step : {1, 7, 64}) {
+      const size_t length = 75, window = 5, sinks = 2;
+      Tensor x(2, length, 14);
+      x.FillUniform(&decoder.random, -1, 1);
+      decoder.options.causal = Causal::kNone;
+      decoder.options.window_right = right;
+      const auto cache = PoisonedCache(decoder.Cache(2, 0, window, sinks));
+      const Floats got =
+          decoder.InSteps(x, EqualSteps(length, step), cache.get());
+      MaskData<uint8_t> mask;
+      mask.rows = mask.keys = length;
+      for (size_t i = 0; i < length; ++i) {
+        const size_t appended = std::min(length, (i / step + 1) * step);
+        const size_t end =
+            right < 0 ? appended
+                      : std::min(appended, i + static_cast<size_t>(right) + 1);
+        for (size_t j = 0; j < length; ++j) {
+          mask.data.push_back(j < end && (j < sinks || j + window > i));
+        }
+      }
+      LayerOptions masked = decoder.options;
+      masked.window_right = -1;
+      masked.attend_mask = mask.view();
+      ExpectMatchesOracle(decoder.config, decoder.weights, x.in(), x.in(),
+                          x.in(), masked);
+      const LayerRun want =
+          RunLayer(*decoder.layer, x.in(), x.in(), x.in(), masked);
+      ASSERT_OK(want.status);
+      EXPECT_TRUE(SameBits(got, want.output))
+          << "right " << right << ", steps of " << step;
+    }
+  }
+}
+
+// A long call is taken in blocks: what later blocks bring cannot be seen.
+TEST_P(LayerCacheTest, RollingRefusesManyRowsThatSeeWhatFollows) {
+  Decoder decoder(10);
+  Tensor x(2, 65, 14), output(2, 65, 9);
+  x.FillUniform(&decoder.random, -1, 1);
+  const auto cache = PoisonedCache(decoder.Cache(2, 0, 5));
+  decoder.options.causal = Causal::kNone;
+  ExpectError(decoder.Step(x, 0, 65, cache.get(), &output),
+              StatusCode::kInvalidArgument, {"65 rows", "64", "kStart"});
+  EXPECT_EQ(cache->max_length(), 0u);
+  ASSERT_OK(decoder.Step(x, 0, 64, cache.get(), &output));
+  cache->Clear();
+  // Nothing follows that would be seen.
+  decoder.options.window_right = 0;
+  ASSERT_OK(decoder.Step(x, 0, 65, cache.get(), &output));
+  const Floats sees_nothing = output.Dense();
+  cache->Clear();
+  decoder.options.window_right = -1;
+  decoder.options.causal = Causal::kStart;
+  ASSERT_OK(decoder.Step(x, 0, 65, cache.get(), &output));
+  EXPECT_TRUE(SameBits(output.Dense(), sees_nothing));
+  // A cache that drops nothing takes all rows at once.
+  decoder.options.causal = Causal::kNone;
+  const auto whole = PoisonedCache(decoder.Cache(2, 65));
+  ASSERT_OK(decoder.Step(x, 0, 65, whole.get(), &output));
 }
 
 // Entries take different numbers of tokens per call, by query_lengths; what

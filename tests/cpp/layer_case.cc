@@ -232,6 +232,23 @@ std::string Describe(const Config& c) {
   return out.str();
 }
 
+RotaryConfig RandomRotary(size_t head_dim, Random* random) {
+  RotaryConfig config;
+  config.dim = 2 * random->Between(1, head_dim / 2);
+  config.interleaved = random->Chance(0.5);
+  config.scaling = config.dim == 2
+                       ? RotaryScaling::kLinear
+                       : static_cast<RotaryScaling>(random->Between(0, 4));
+  config.factor = 2.0;
+  config.original_length = 64.0;
+  if (random->Chance(0.3)) {
+    config.axes = 2;
+    config.sections[0] = random->Between(0, config.dim / 2);
+    config.sections[1] = config.dim / 2 - config.sections[0];
+  }
+  return config;
+}
+
 void ExpectMatchesOracle(const Config& config, const LayerWeights& weights,
                          const TensorView<const float>& query,
                          const TensorView<const float>& key,

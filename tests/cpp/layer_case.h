@@ -73,6 +73,8 @@ LayerRun RunLayer(const MultiHeadAttention& layer,
 // All sizes differ; biases any subset; grouped heads.
 Config RandomConfig(Random* random);
 std::string Describe(const Config& config);
+// Any scaling, one or two axes.
+RotaryConfig RandomRotary(size_t head_dim, Random* random);
 
 void ExpectMatchesOracle(const Config& config, const LayerWeights& weights,
                          const TensorView<const float>& query,

@@ -183,7 +183,9 @@ Status ScaledDotProductAttention(const HeadsView<const float>& query,
 // are the cache's to say and must not be given. S is the largest length of all
 // entries. With a rolling cache masks, biases, weights and scores have no
 // columns to belong to and are kInvalidArgument, window_left must be -1 or the
-// cache's window - 1, and L at most kMaxRollingQueries.
+// cache's window - 1, and L at most kMaxRollingQueries. Its window reaches back
+// from each query; without causality a query sees all that follows it, too, as
+// far as it is appended and window_right lets it.
 inline constexpr size_t kMaxRollingQueries = 64;
 Status CachedAttention(const HeadsView<const float>& query,
                        const KvCache& cache, const AttentionOptions& options,

@@ -53,13 +53,16 @@ struct QkNorm {
 struct LayerOptions : AttentionOptions {
   const QkNorm* qk_norm = nullptr;
   // Rotary embedding of the projected queries and keys. Positions default to
-  // those of the causal order: query_offsets, or the cache's length, plus i
-  // for queries (and for keys with a cache); j for keys.
+  // those of causality and windows: query_offsets, Causal::kEnd's own offset, or
+  // the cache's length, plus i for queries (and for keys with a cache); j for
+  // keys.
   const RotaryConfig* rotary = nullptr;
   const int32_t* query_positions = nullptr;  // [axes, B, L]
   const int32_t* key_positions = nullptr;    // [axes, B, S]
   // The keys and values of the call are appended, and the queries attend to
   // all that is held. query_lengths says how many rows of an entry count.
+  // Rolling: more than kMaxRollingQueries rows must not see what follows them,
+  // so causal must be set, or window_right 0.
   KvCache* cache = nullptr;
   // [B, L, H * Dv], contiguous: factor of the heads' outputs before the output
   // projection.
@@ -77,6 +80,15 @@ struct ForwardOutputs {
   float* scores = nullptr;
   // [B, L, H, Dv], contiguous: what each head hands to the output projection.
   float* head_outputs = nullptr;
+};
+
+// The heads of a call as attention sees them: projected, with bias, normalised
+// and turned. Any strides; the layer's own extra keys are not among them.
+struct ProjectedHeads {
+  HeadsView<float> query;  // [B, H, L, D]
+  HeadsView<float> key;    // [B, Hkv, S, D]
+  // [B, Hkv, S, Dv]; null data: left out, and the input is not looked at.
+  HeadsView<float> value;
 };
 
 class MultiHeadAttention {
@@ -107,6 +119,20 @@ class MultiHeadAttention {
                  const TensorView<const float>& value,
                  const LayerOptions& options, const ForwardOutputs& outputs,
                  Workspace* workspace) const;
+
+  // The heads that Forward would attend with, the same bits: what
+  // AttentionTile and ScaledDotProductAttention take. Inputs and workspace as
+  // in Forward; of the options qk_norm, rotary, positions, query_offsets and
+  // cache count. Nothing is appended to a cache: rows stand behind what it
+  // holds.
+  //
+  // Errors: as Forward. Then nothing was written.
+  Status ProjectHeads(const TensorView<const float>& query,
+                      const TensorView<const float>& key,
+                      const TensorView<const float>& value,
+                      const LayerOptions& options,
+                      const ProjectedHeads& outputs,
+                      Workspace* workspace) const;
 
   // The configuration with all defaults filled in.
   const Config& config() const { return config_; }
