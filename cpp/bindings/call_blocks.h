@@ -56,7 +56,10 @@ namespace bindings {
   X(queryNorm) X(keyNorm) /* float32 [headDim] */                          \
   X(normEpsilon)                                                           \
   X(rotary)       /* a rotary block */                                     \
-  X(queryPositions) X(keyPositions) /* int32 [axes, batch, length] */
+  X(queryPositions) X(keyPositions) /* int32 [axes, batch, length] */      \
+  /* Of projectHeads: float32 [batch, heads, length, dim]. */              \
+  X(queryHeads) X(keyHeads)                                                \
+  X(valueHeads)   /* 0: left out */
 
 // How queries and keys turn.
 #define HEADWISE_ROTARY_SLOTS(X)                                           \

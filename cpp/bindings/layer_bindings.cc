@@ -68,40 +68,60 @@ int ReserveCached(const MultiHeadAttention& self, double batch,
                            &SharedWorkspace(), &cache));
 }
 
+// The options of a layer's call. They point into this object.
+struct LayerCall {
+  LayerCall(const AttentionBlock& c, KvCache* cache) {
+    ReadOptions(c, &options);
+    options.cache = cache;
+    if (c.qkNorm != 0) {
+      norm.query_weight = At<const float>(c.queryNorm);
+      norm.key_weight = At<const float>(c.keyNorm);
+      norm.epsilon = static_cast<float>(c.normEpsilon);
+      options.qk_norm = &norm;
+    }
+    if (c.rotary != 0) {
+      rotary = ReadRotary(c.rotary);
+      options.rotary = &rotary;
+    }
+    options.query_positions = At<const int32_t>(c.queryPositions);
+    options.key_positions = At<const int32_t>(c.keyPositions);
+    options.output_gate = At<const float>(c.outputGate);
+  }
+  LayerCall(const LayerCall&) = delete;
+  LayerCall& operator=(const LayerCall&) = delete;
+
+  LayerOptions options;
+  QkNorm norm;
+  RotaryConfig rotary;
+};
+
+TensorView<const float> QueryRows(const Config& config,
+                                  const AttentionBlock& c) {
+  return Rows<const float>(c.query, c.batch, c.queryLength, config.embed_dim,
+                           c.queryBatchStride, c.queryRowStride);
+}
+TensorView<const float> KeyRows(const Config& config, const AttentionBlock& c) {
+  return Rows<const float>(c.key, c.batch, c.keyLength, config.k_dim,
+                           c.keyBatchStride, c.keyRowStride);
+}
+TensorView<const float> ValueRows(const Config& config,
+                                  const AttentionBlock& c) {
+  return Rows<const float>(c.value, c.batch, c.keyLength, config.v_dim,
+                           c.valueBatchStride, c.valueRowStride);
+}
+
 int RunForward(const MultiHeadAttention& self, const AttentionBlock& c,
                KvCache* cache) {
   const Config& config = self.config();
-  LayerOptions options;
-  ReadOptions(c, &options);
-  options.cache = cache;
-  QkNorm norm;
-  if (c.qkNorm != 0) {
-    norm.query_weight = At<const float>(c.queryNorm);
-    norm.key_weight = At<const float>(c.keyNorm);
-    norm.epsilon = static_cast<float>(c.normEpsilon);
-    options.qk_norm = &norm;
-  }
-  RotaryConfig rotary;
-  if (c.rotary != 0) {
-    rotary = ReadRotary(c.rotary);
-    options.rotary = &rotary;
-  }
-  options.query_positions = At<const int32_t>(c.queryPositions);
-  options.key_positions = At<const int32_t>(c.keyPositions);
-  options.output_gate = At<const float>(c.outputGate);
+  const LayerCall call(c, cache);
   ForwardOutputs outputs;
   outputs.output = Rows<float>(c.output, c.batch, c.queryLength, config.out_dim,
                                c.outputBatchStride, c.outputRowStride);
   ReadOutputs(c, &outputs);
   outputs.head_outputs = At<float>(c.headOutputs);
-  return Keep(self.Forward(
-      Rows<const float>(c.query, c.batch, c.queryLength, config.embed_dim,
-                        c.queryBatchStride, c.queryRowStride),
-      Rows<const float>(c.key, c.batch, c.keyLength, config.k_dim,
-                        c.keyBatchStride, c.keyRowStride),
-      Rows<const float>(c.value, c.batch, c.keyLength, config.v_dim,
-                        c.valueBatchStride, c.valueRowStride),
-      options, outputs, &SharedWorkspace()));
+  return Keep(self.Forward(QueryRows(config, c), KeyRows(config, c),
+                           ValueRows(config, c), call.options, outputs,
+                           &SharedWorkspace()));
 }
 
 int Forward(const MultiHeadAttention& self, double block) {
@@ -111,6 +131,36 @@ int Forward(const MultiHeadAttention& self, double block) {
 int ForwardCached(const MultiHeadAttention& self, double block,
                   KvCache& cache) {
   return RunForward(self, *At<const AttentionBlock>(block), &cache);
+}
+
+int RunProjectHeads(const MultiHeadAttention& self, const AttentionBlock& c,
+                    KvCache* cache) {
+  const Config& config = self.config();
+  const LayerCall call(c, cache);
+  const auto heads = [&c](double offset, size_t count, double rows,
+                          size_t cols) {
+    return HeadsView<float>::HeadsFirst(At<float>(offset), Size(c.batch), count,
+                                        Size(rows), cols);
+  };
+  ProjectedHeads outputs;
+  outputs.query =
+      heads(c.queryHeads, config.num_heads, c.queryLength, config.head_dim);
+  outputs.key =
+      heads(c.keyHeads, config.num_kv_heads, c.keyLength, config.head_dim);
+  outputs.value =
+      heads(c.valueHeads, config.num_kv_heads, c.keyLength, config.v_head_dim);
+  return Keep(self.ProjectHeads(QueryRows(config, c), KeyRows(config, c),
+                                ValueRows(config, c), call.options, outputs,
+                                &SharedWorkspace()));
+}
+
+int ProjectHeads(const MultiHeadAttention& self, double block) {
+  return RunProjectHeads(self, *At<const AttentionBlock>(block), nullptr);
+}
+
+int ProjectHeadsCached(const MultiHeadAttention& self, double block,
+                       KvCache& cache) {
+  return RunProjectHeads(self, *At<const AttentionBlock>(block), &cache);
 }
 
 std::unique_ptr<Linear> CreateLinear(double in_features, double out_features,
@@ -155,7 +205,9 @@ EMSCRIPTEN_BINDINGS(headwise_layers) {
       .function("reserve", &ReserveForward)
       .function("reserveCached", &ReserveCached)
       .function("forward", &Forward)
-      .function("forwardCached", &ForwardCached);
+      .function("forwardCached", &ForwardCached)
+      .function("projectHeads", &ProjectHeads)
+      .function("projectHeadsCached", &ProjectHeadsCached);
 
   class_<Linear>("Linear")
       .class_function("create", &CreateLinear)

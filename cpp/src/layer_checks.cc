@@ -1,5 +1,7 @@
 #include "layer_checks.h"
 
+#include <algorithm>
+
 #include "view_checks.h"
 
 namespace headwise {
@@ -97,6 +99,20 @@ Status CheckRollingRows(size_t rows, const LayerOptions& options) {
       "a rolling cache serves for %zu; use Causal::kStart or window_right 0, "
       "or call it in pieces",
       rows, kMaxRollingQueries);
+}
+
+size_t KeyLength(size_t query_length, size_t key_length,
+                 const LayerOptions& options) {
+  const KvCache* cache = options.cache;
+  if (cache == nullptr) return key_length;
+  size_t longest = 0;
+  for (size_t b = 0; b < cache->config().batch; ++b) {
+    const size_t count = options.query_lengths == nullptr
+                             ? query_length
+                             : static_cast<size_t>(options.query_lengths[b]);
+    longest = std::max(longest, cache->length(b) + count);
+  }
+  return longest;
 }
 
 }  // namespace headwise

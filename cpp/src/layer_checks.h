@@ -24,6 +24,11 @@ Status CheckCache(const Config& config, const TensorView<const float>& query,
                   const TensorView<const float>& key,
                   const LayerOptions& options);
 
+// What the attention will see: the keys of the call, or those of the cache
+// with the call's among them.
+size_t KeyLength(size_t query_length, size_t key_length,
+                 const LayerOptions& options);
+
 // A rolling cache takes long calls in blocks, and a query that sees what
 // follows it would miss the blocks to come.
 Status CheckRollingRows(size_t rows, const LayerOptions& options);

@@ -37,22 +37,6 @@ Scratch TakeScratch(const Config& c, size_t batch, size_t query_length,
   return s;
 }
 
-// What the attention will see: the keys of the call, or those of the cache
-// with the call's among them.
-size_t KeyLength(size_t query_length, size_t key_length,
-                 const LayerOptions& options) {
-  const KvCache* cache = options.cache;
-  if (cache == nullptr) return key_length;
-  size_t longest = 0;
-  for (size_t b = 0; b < cache->config().batch; ++b) {
-    const size_t count = options.query_lengths == nullptr
-                             ? query_length
-                             : static_cast<size_t>(options.query_lengths[b]);
-    longest = std::max(longest, cache->length(b) + count);
-  }
-  return longest;
-}
-
 // `positions` is scratch.
 Status CheckMaskPositions(const AttentionSizes& sizes,
                           const LayerOptions& options,

@@ -72,8 +72,10 @@ Status MultiHeadAttention::ProjectHeads(const TensorView<const float>& query,
     HEADWISE_RETURN_IF_ERROR(CheckCachedOptions(
         *options.cache, options, WeightsKind::kNone, ScoresKind::kNone));
   }
-  HEADWISE_RETURN_IF_ERROR(CheckOptions(
-      {batch, c.num_heads, c.num_kv_heads, query.rows, key.rows}, options));
+  HEADWISE_RETURN_IF_ERROR(
+      CheckOptions({batch, c.num_heads, c.num_kv_heads, query.rows,
+                    KeyLength(query.rows, key.rows, options)},
+                   options));
   if (options.rotary != nullptr) {
     HEADWISE_RETURN_IF_ERROR(CheckRotary(*options.rotary, c.head_dim));
   }

@@ -56,6 +56,9 @@ export interface ForwardResult {
   readonly heads?: Tensor;
 }
 
+/** All that a call may have computed. */
+export type CallResults = ForwardResult & { readonly [Name in PlannedResult['name']]?: Tensor };
+
 /** With needWeights of 'averaged' or 'perHead'. */
 export interface WeightedResult extends ForwardResult {
   readonly weights: Tensor;
@@ -176,9 +179,9 @@ export class AttentionCall {
     f32.set(checkedView(this.#call, `${name}.data`, Float32Array, data, length), offset / 4);
   }
 
-  /** No query at all: the results are empty, and the core need not be asked. */
+  /** Whether all results are, so that the core need not be asked. */
   get #empty(): boolean {
-    return this.#g.batch === 0 || this.#g.queryLength === 0;
+    return this.#g.outputSize === 0 && this.#plan.results.every(({ shape }) => product(shape) === 0);
   }
 
   /** `run` is the core's call; it gets the offset of the block. */
@@ -204,7 +207,7 @@ export class AttentionCall {
   }
 
   /** Copies of the results. */
-  results(): ForwardResult {
+  results(): CallResults {
     const f32 = this.#core.alive(this.#call).HEAPF32;
     const g = this.#g;
     const { out, results } = this.#plan;

@@ -6,7 +6,7 @@ import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
 import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
-import { type ForwardOptions, PLAIN, planOptions } from './forward-options.js';
+import { type CallDefaults, type ForwardOptions, PLAIN, planOptions } from './forward-options.js';
 import { lengthOf } from './packed-options.js';
 import { TILE_SLOTS, type TileSlot } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
@@ -72,9 +72,14 @@ const FORWARD_NAMES = [
   'scale',
 ] as const satisfies readonly (keyof ScoreOptions)[];
 export const SCORE_OPTION_NAMES = [...FORWARD_NAMES, 'lse', 'layout', 'runtime'] as const;
-const PLAN_NAMES: ReadonlySet<string> = new Set(FORWARD_NAMES);
+// emptyRows is of weights only, so it is no option of what is said about heads as a whole.
+const PLAN_NAMES = [...FORWARD_NAMES, 'emptyRows'] as const;
+/** Those of the attention call itself. */
+export const pickScoreOptions = (o: Partial<AttentionTileOptions>): ForwardOptions =>
+  Object.fromEntries(PLAN_NAMES.map((name) => [name, o[name]]));
+const PLANNED: ReadonlySet<string> = new Set(PLAN_NAMES);
 
-export interface AttentionTileOptions extends ScoreOptions {
+export interface AttentionTileOptions extends ScoreOptions, Pick<ForwardOptions, 'emptyRows'> {
   /** Default 'weights'. */
   readonly kind?: TileKind | undefined;
   /** Entry of the batch. Default 0. */
@@ -91,6 +96,7 @@ export const KINDS = ['weights', 'raw', 'capped', 'biased'] as const satisfies r
 const CALL = 'attentionTile()';
 const KNOWN: ReadonlySet<string> = new Set([
   ...SCORE_OPTION_NAMES,
+  'emptyRows',
   'kind',
   'batch',
   'head',
@@ -118,8 +124,22 @@ export function checkRange(call: string, argument: string, value: unknown, lengt
   return [checkWhole(call, `${argument}[0]`, value[0], { least: 0, most: end }), end];
 }
 
+/** What a layer knows of its heads' call. */
+export interface TileLayer {
+  readonly core: Core;
+  readonly defaults: CallDefaults;
+  /** Computes what forward() returns with returnLse. */
+  lse(): Tensor;
+}
+
 /** All checks of the inputs; nothing is computed yet. `o` may hold more than ScoreOptions. */
-export function openTiles(call: string, query: Tensor, key: Tensor, o: Partial<ScoreOptions>): Tiles {
+export function openTiles(
+  call: string,
+  query: Tensor,
+  key: Tensor,
+  o: Partial<AttentionTileOptions>,
+  layer?: TileLayer,
+): Tiles {
   const queries = readTensor(call, 'query', query);
   const keys = key === query ? queries : readTensor(call, 'key', key);
   const layout = o.layout === undefined ? 'BHLD' : checkChoice(call, 'layout', o.layout, LAYOUTS);
@@ -127,13 +147,16 @@ export function openTiles(call: string, query: Tensor, key: Tensor, o: Partial<S
   // No values take part, and there is no output.
   const geometry = { ...full, valueSize: 0, outputSize: 0 };
   const batched = queries.shape.length === 4;
-  const options = Object.fromEntries(FORWARD_NAMES.map((name) => [name, o[name]])) as ForwardOptions;
+  const options = pickScoreOptions(o);
   const sizes = { ...geometry, batched };
-  const plan = planOptions(call, options, sizes, geometry, { known: PLAN_NAMES, defaults: PLAIN });
+  const context = { known: PLANNED, defaults: layer?.defaults ?? PLAIN };
+  // The heads have turned.
+  const plan = { ...planOptions(call, options, sizes, geometry, context), rope: undefined };
   const given = o.lse === undefined ? undefined : checkLse(call, o.lse, geometry.lseShape);
-  const core = coreFor(call, o.runtime);
+  const core = layer?.core ?? coreFor(call, o.runtime);
   const lse = (): TensorInput => {
     if (given !== undefined) return given;
+    if (layer !== undefined) return readTensor(call, 'lse', layer.lse());
     // Values of width 1: the output costs no more than the lse itself.
     const shape = [...keys.shape.slice(0, -1), 1];
     const value = { data: new Float32Array(keys.length / geometry.headDim), shape };

@@ -11,6 +11,9 @@ export interface CacheFacts {
   position(b: number, count: number): number;
 }
 
+/** Queries that a rolling cache serves at once: it drops what older ones would see. */
+export const MAX_ROLLING_QUERIES = 64;
+
 const OWN = ['keyLengths', 'queryOffset'] as const;
 const BY_COLUMN = [
   'attendMask',

@@ -14,9 +14,9 @@ export interface PlannedArray {
   readonly length: number;
 }
 
-/** A result beside the output; each has a place of its own in ForwardResult. */
+/** A result beside the output; each has a place of its own in ForwardResult. The last three are of projectHeads(). */
 export interface PlannedResult {
-  readonly name: 'weights' | 'lse' | 'rowMax' | 'scores' | 'heads';
+  readonly name: 'weights' | 'lse' | 'rowMax' | 'scores' | 'heads' | 'queryHeads' | 'keyHeads' | 'valueHeads';
   readonly slot: AttentionSlot;
   readonly shape: readonly number[];
 }

@@ -40,6 +40,7 @@ export {
   KvCache,
 } from './kv-cache.js';
 export type { LayerForwardOptions } from './layer-call-options.js';
+export type { LayerInspectOptions, LayerScoreOptions, ProjectHeadsOptions, ProjectedHeads } from './layer-inspect.js';
 export type { MultiHeadAttentionOptions, ProjectionBias, ResolvedLayer } from './layer-options.js';
 export { type LinearForwardOptions, type LinearOptions, Linear } from './linear.js';
 export { type CompiledModule, type LoadOptions, load } from './load.js';

@@ -8,14 +8,16 @@ import {
   type ScoreOptions,
   type TileKind,
   type TileReader,
+  type Tiles,
   checkRange,
   openTiles,
 } from './attention-tile.js';
 import { describe } from './describe.js';
 import { typeError } from './errors.js';
+import type { ForwardOptions } from './forward-options.js';
 import { type Tensor, product } from './tensor.js';
 
-export interface InspectOptions extends ScoreOptions {
+export interface InspectOptions extends ScoreOptions, Pick<ForwardOptions, 'emptyRows'> {
   /** What is looked at. Default 'weights'. */
   readonly kind?: TileKind | undefined;
   /** Query heads, in the order of the results. Default all. */
@@ -47,8 +49,9 @@ export interface InspectResult {
 }
 
 const CALL = 'inspect()';
-const KNOWN: ReadonlySet<string> = new Set([
+export const INSPECT_OPTION_NAMES = [
   ...SCORE_OPTION_NAMES,
+  'emptyRows',
   'kind',
   'heads',
   'rows',
@@ -57,7 +60,8 @@ const KNOWN: ReadonlySet<string> = new Set([
   'topK',
   'entropy',
   'pooled',
-] satisfies (keyof InspectOptions)[]);
+] as const satisfies readonly (keyof InspectOptions)[];
+const KNOWN: ReadonlySet<string> = new Set(INSPECT_OPTION_NAMES);
 /** Numbers of a tile: a quarter of a megabyte. */
 const TILE = 65536;
 const MOST_ROWS = 64;
@@ -65,22 +69,26 @@ const MOST_ROWS = 64;
 /** Any part of what a call attended to, at the cost of memory for what is asked. */
 export function inspect(query: Tensor, key: Tensor, options?: InspectOptions): InspectResult {
   const o = checkOptions<InspectOptions>(CALL, options, KNOWN);
-  const kind = o.kind === undefined ? 'weights' : checkChoice(CALL, 'kind', o.kind, KINDS);
-  const tiles = openTiles(CALL, query, key, o);
+  return inspectTiles(CALL, o, () => openTiles(CALL, query, key, o));
+}
+
+export function inspectTiles(call: string, o: Partial<InspectOptions>, open: () => Tiles): InspectResult {
+  const kind = o.kind === undefined ? 'weights' : checkChoice(call, 'kind', o.kind, KINDS);
+  const tiles = open();
   const { batch, numHeads, queryLength, keyLength, lseShape } = tiles.geometry;
-  const heads = o.heads === undefined ? upTo(numHeads) : checkHeads(o.heads, numHeads);
-  const rows = checkRange(CALL, 'rows', o.rows, queryLength);
-  const keys = checkRange(CALL, 'keys', o.keys, keyLength);
-  const topK = o.topK === undefined ? 0 : checkWhole(CALL, 'topK', o.topK, { most: Math.max(1, keyLength) });
-  const entropy = o.entropy !== undefined && checkBoolean(CALL, 'entropy', o.entropy);
+  const heads = o.heads === undefined ? upTo(numHeads) : checkHeads(call, o.heads, numHeads);
+  const rows = checkRange(call, 'rows', o.rows, queryLength);
+  const keys = checkRange(call, 'keys', o.keys, keyLength);
+  const topK = o.topK === undefined ? 0 : checkWhole(call, 'topK', o.topK, { most: Math.max(1, keyLength) });
+  const entropy = o.entropy !== undefined && checkBoolean(call, 'entropy', o.entropy);
   if (entropy && kind !== 'weights') {
     const got = `asked for with kind '${kind}'`;
-    const complaint = { call: CALL, argument: 'entropy', got, wanted: "asked for with kind 'weights'" };
+    const complaint = { call, argument: 'entropy', got, wanted: "asked for with kind 'weights'" };
     throw typeError({ ...complaint, wayOut: 'scores are no probabilities' }, 'conflict');
   }
-  const block = o.pooled === undefined ? undefined : checkBlock(o.pooled);
+  const block = o.pooled === undefined ? undefined : checkBlock(call, o.pooled);
   const nothingElse = topK === 0 && !entropy && block === undefined;
-  const values = o.values === undefined ? nothingElse : checkBoolean(CALL, 'values', o.values);
+  const values = o.values === undefined ? nothingElse : checkBoolean(call, 'values', o.values);
 
   const [r, c] = [rows[1] - rows[0], keys[1] - keys[0]];
   // Leading axes as those of the lse, with the heads that are asked for.
@@ -191,21 +199,21 @@ function keepLargest(
   });
 }
 
-function checkHeads(value: unknown, numHeads: number): number[] {
+function checkHeads(call: string, value: unknown, numHeads: number): number[] {
   if (!Array.isArray(value)) {
     const wayOut = 'give [3] for one head';
-    throw typeError({ call: CALL, argument: 'heads', got: describe(value), wanted: 'an Array of heads', wayOut });
+    throw typeError({ call, argument: 'heads', got: describe(value), wanted: 'an Array of heads', wayOut });
   }
   const most = numHeads - 1;
-  return value.map((head: unknown, i) => checkWhole(CALL, `heads[${i}]`, head, { least: 0, most }));
+  return value.map((head: unknown, i) => checkWhole(call, `heads[${i}]`, head, { least: 0, most }));
 }
 
-function checkBlock(value: unknown): readonly [number, number] {
+function checkBlock(call: string, value: unknown): readonly [number, number] {
   if (!Array.isArray(value) || value.length !== 2) {
     const wanted = '[rows, keys], the size of a block';
-    throw typeError({ call: CALL, argument: 'pooled', got: describe(value), wanted, wayOut: 'give [64, 64], say' });
+    throw typeError({ call, argument: 'pooled', got: describe(value), wanted, wayOut: 'give [64, 64], say' });
   }
-  return [checkWhole(CALL, 'pooled[0]', value[0]), checkWhole(CALL, 'pooled[1]', value[1])];
+  return [checkWhole(call, 'pooled[0]', value[0]), checkWhole(call, 'pooled[1]', value[1])];
 }
 
 /** Each [B, H]; [H] when unbatched. Means over the queries that see a key. */
@@ -226,7 +234,10 @@ const STATISTICS_NAMES: ReadonlySet<string> = new Set(SCORE_OPTION_NAMES);
 /** What each head tends to look at. query and key as in inspect(); positions are those of the options. */
 export function headStatistics(query: Tensor, key: Tensor, options?: ScoreOptions): HeadStatistics {
   const o = checkOptions<ScoreOptions>(STATISTICS, options, STATISTICS_NAMES);
-  const tiles = openTiles(STATISTICS, query, key, o);
+  return statisticsOf(openTiles(STATISTICS, query, key, o));
+}
+
+export function statisticsOf(tiles: Tiles): HeadStatistics {
   const { batch, numHeads, queryLength, keyLength, lseShape } = tiles.geometry;
   const names = ['entropy', 'previous', 'next', 'self', 'first'] as const;
   const groups = batch * numHeads;

@@ -1,6 +1,7 @@
 // What only a layer's call has: a cache, positions of its own, a gate, the heads' outputs.
 import { checkBoolean } from './arguments.js';
 import type { AttentionGeometry } from './attention-call.js';
+import { MAX_ROLLING_QUERIES } from './cache-options.js';
 import type { AttentionPlan, PlannedArray, PlannedResult } from './call-plan.js';
 import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
@@ -17,7 +18,8 @@ export interface LayerForwardOptions extends ForwardOptions {
   /**
    * Keys and values of earlier tokens. Those of this call are appended, and the queries see all that is held: query i
    * stands behind them, so that causal: true is what a decoder wants. queryLengths says how many rows of each entry
-   * are tokens; the rest is padding and is not stored. S is the longest entry after the call.
+   * are tokens; the rest is padding and is not stored. S is the longest entry after the call. A rolling cache takes
+   * more than 64 tokens at once only with causal, or a window that ends at the query: [left, 0].
    */
   readonly cache?: KvCache | undefined;
   /**
@@ -213,6 +215,28 @@ export function checkLayerCache(
       'conflict',
     );
   }
+}
+
+/** A rolling cache takes long calls in blocks: a query that sees what follows it would miss the blocks to come. */
+export function checkRollingQueries(
+  call: string,
+  { config }: OpenCache,
+  queryLength: number,
+  { numbers }: AttentionPlan,
+): void {
+  const of = (slot: AttentionSlot): number | undefined => numbers.find(([name]) => name === slot)?.[1];
+  const looksAhead = of('causal') === 0 && of('windowRight') !== 0;
+  if (config.window === 0 || !looksAhead || queryLength <= MAX_ROLLING_QUERIES) return;
+  throw typeError(
+    {
+      call,
+      argument: 'causal',
+      got: `false for ${queryLength} queries and a rolling cache`,
+      wanted: `true, or at most ${MAX_ROLLING_QUERIES} queries that see what follows them`,
+      wayOut: 'give causal: true, or call in pieces',
+    },
+    'conflict',
+  );
 }
 
 /** S after the call; throws when the cache has no room, so that nothing has changed then. */

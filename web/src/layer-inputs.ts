@@ -15,22 +15,27 @@ export interface LayerInputs {
   readonly batched: boolean;
 }
 
-/** What follows the query: up to two tensors, then options. An object without data or shape is options. */
-function splitArguments(call: string, rest: readonly unknown[]): { key: unknown; value: unknown; options: unknown } {
+/** What follows the query: up to `most` tensors, then options. An object without data or shape is options. */
+function splitArguments(
+  call: string,
+  rest: readonly unknown[],
+  most: 1 | 2,
+): { key: unknown; value: unknown; options: unknown } {
   const tensors: unknown[] = [];
   let options: unknown;
   let closed = false;
   rest.forEach((argument, i) => {
     const isOptions =
-      i === 2 || (typeof argument === 'object' && argument !== null && !looksLikeTensor(argument) && plain(argument));
-    if (closed || i > 2) {
+      i === most ||
+      (typeof argument === 'object' && argument !== null && !looksLikeTensor(argument) && plain(argument));
+    if (closed || i > most) {
       if (argument === undefined) return;
       throw typeError({
         call,
         argument: `argument ${i + 2}`,
         got: describe(argument),
         wanted: 'left away after the options',
-        wayOut: 'the order is query, key, value, options',
+        wayOut: `the order is query, key, ${most === 2 ? 'value, ' : ''}options`,
       });
     }
     if (isOptions) {
@@ -46,13 +51,16 @@ function splitArguments(call: string, rest: readonly unknown[]): { key: unknown;
 /** Arrays and typed arrays are tensors gone wrong, not options: readTensor() will say so. */
 const plain = (value: object): boolean => !Array.isArray(value) && !ArrayBuffer.isView(value);
 
+/** `takes`: what the call has beside the query. Without values the key stands in their place. */
 export function checkLayerInputs(
   call: string,
   layer: ResolvedLayer,
   givenQuery: unknown,
   rest: readonly unknown[],
+  takes: 'key and value' | 'key' = 'key and value',
 ): LayerInputs {
-  const { key: givenKey, value: givenValue, options } = splitArguments(call, rest);
+  const withValue = takes === 'key and value';
+  const { key: givenKey, value: givenValue, options } = splitArguments(call, rest, withValue ? 2 : 1);
   const query = readTensor(call, 'query', givenQuery);
   const key = givenKey === undefined || givenKey === givenQuery ? query : readTensor(call, 'key', givenKey);
   const value =
@@ -79,7 +87,7 @@ export function checkLayerInputs(
     throw shapeError(call, name, shape, wanted, 'give all three a batch axis or none');
   }
   checkWidth(call, keyName, k.shape, 'kDim', layer.kDim);
-  checkWidth(call, valueName, v.shape, 'vDim', layer.vDim);
+  if (withValue) checkWidth(call, valueName, v.shape, 'vDim', layer.vDim);
   const batched = rank === 3;
   const batch = batched ? (query.shape[0] as number) : 1;
   for (const [name, shape] of [['key.shape', k.shape] as const, ['value.shape', v.shape] as const]) {

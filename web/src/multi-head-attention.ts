@@ -7,6 +7,8 @@ import {
   type ForwardResult,
   type WeightedResult,
 } from './attention-call.js';
+import { type Tiles, openTiles, pickScoreOptions } from './attention-tile.js';
+import { checkCacheConflicts } from './cache-options.js';
 import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
 import { describe } from './describe.js';
@@ -14,17 +16,31 @@ import { DISPOSE } from './dispose.js';
 import { UseAfterDisposeError, rangeError, typeError } from './errors.js';
 import { type CallDefaults, type NeedsWeights, planOptions } from './forward-options.js';
 import { Handle } from './handle.js';
+import { type HeadStatistics, type InspectResult, inspectTiles, statisticsOf } from './inspect.js';
 import type { KvCache } from './kv-cache.js';
 import { type CreateCacheOptions, type OpenCache, createCache, openCache } from './kv-cache.js';
 import {
+  type LayerCall,
   type LayerForwardOptions,
   LAYER_CALL_NAMES,
   cachedKeyLength,
   checkLayerCache,
+  checkRollingQueries,
   planLayerOptions,
 } from './layer-call-options.js';
+import {
+  type LayerInspectOptions,
+  type LayerScoreOptions,
+  type ProjectHeadsOptions,
+  type ProjectedHeads,
+  PROJECT_NAMES,
+  checkInspectOptions,
+  checkTurns,
+  noValues,
+  planHeads,
+} from './layer-inspect.js';
 import { type MultiHeadAttentionOptions, type ResolvedLayer, resolveLayer } from './layer-options.js';
-import { checkLayerInputs, extraKeys, layerGeometry } from './layer-inputs.js';
+import { type LayerInputs, checkLayerInputs, extraKeys, layerGeometry } from './layer-inputs.js';
 import { type LoadOptions, runtimeOf } from './load.js';
 import { CONFIG, CONFIG_SLOTS, type ConfigSlot, type RawMultiHeadAttention, WEIGHT_SLOTS } from './raw.js';
 import { coreFor } from './runtime.js';
@@ -39,7 +55,7 @@ import {
   writeParameters,
 } from './state-dict.js';
 import type { StateDict } from './stored-tensor.js';
-import type { Tensor } from './tensor.js';
+import type { Tensor, TensorInput } from './tensor.js';
 import {
   LAYOUT_NAMES,
   type OwnSlot,
@@ -71,6 +87,9 @@ export interface BorrowedViews extends AttentionViews {
 const NAME = 'MultiHeadAttention';
 const NEW = `new ${NAME}()`;
 const FORWARD = `${NAME}.forward()`;
+const PROJECT_HEADS = `${NAME}.projectHeads()`;
+const INSPECT = `${NAME}.inspect()`;
+const HEAD_STATISTICS = `${NAME}.headStatistics()`;
 const CREATE_CACHE = `${NAME}.createCache()`;
 const WITH_BUFFERS = `${NAME}.withBuffers()`;
 const BUFFER_NAMES: ReadonlySet<string> = new Set([
@@ -152,28 +171,68 @@ export class MultiHeadAttention {
   ): ForwardResult;
   forward(input: Tensor, ...rest: unknown[]): ForwardResult {
     this.#handle.get(FORWARD);
-    const {
-      query,
-      key,
-      value,
-      options: given,
-      geometry,
-      batched,
-    } = checkLayerInputs(FORWARD, this.#layer, input, rest);
-    const options =
-      given === undefined ? undefined : checkOptions<LayerForwardOptions>(FORWARD, given, LAYER_CALL_NAMES);
-    const cache = this.#openCache(FORWARD, options, geometry);
-    const [sized, plan] = this.#plan(FORWARD, options, geometry, batched, cache, key === query);
-    const call = new AttentionCall(this.#core, FORWARD, sized, plan);
-    const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
-    // Anew: a getter of the arguments may have disposed of the layer.
-    const raw = this.#handle.get(FORWARD);
-    return this.#core.exclusively(FORWARD, () => {
-      call.prepare(key === query, sameValue, () => this.#reserve(FORWARD, raw, geometry, cache));
-      call.writeInputs(query, key, value);
-      call.invoke((block) => (cache === undefined ? raw.forward(block) : raw.forwardCached(block, cache.raw)));
-      return call.results();
-    });
+    const inputs = checkLayerInputs(FORWARD, this.#layer, input, rest);
+    const { options } = inputs;
+    return this.#forward(
+      FORWARD,
+      inputs,
+      options === undefined ? undefined : checkOptions<LayerForwardOptions>(FORWARD, options, LAYER_CALL_NAMES),
+    );
+  }
+
+  /** The heads of self-attention of x [B, L, E] or [L, E]. */
+  projectHeads(x: Tensor, options?: ProjectHeadsOptions): ProjectedHeads;
+  /** The heads of query [B, L, E] and key [B, S, kDim], which also serves as value. */
+  projectHeads(query: Tensor, key: Tensor | undefined, options?: ProjectHeadsOptions): ProjectedHeads;
+  /**
+   * The heads that forward() attends with, the same bits: projected, with bias, normalised (qkNorm) and turned (rope).
+   * query [B, L, E], key [B, S, kDim], value [B, S, vDim] give [B, H, L, D], [B, Hkv, S, D], [B, Hkv, S, Dv], without B
+   * when the inputs are; scaledDotProductAttention() and inspect() take them. The layer's own extra keys (addBiasKv,
+   * addZeroAttn) are not among them. With a cache they stand behind what it holds; nothing is appended. Throws code
+   * 'wrong-shape' for other sizes, and 'conflict' for positions without rope.
+   */
+  projectHeads(
+    query: Tensor,
+    key: Tensor | undefined,
+    value: Tensor | undefined,
+    options?: ProjectHeadsOptions,
+  ): ProjectedHeads;
+  projectHeads(input: Tensor, ...rest: unknown[]): ProjectedHeads {
+    this.#handle.get(PROJECT_HEADS);
+    const inputs = checkLayerInputs(PROJECT_HEADS, this.#layer, input, rest);
+    const o = checkOptions<ProjectHeadsOptions>(PROJECT_HEADS, inputs.options, PROJECT_NAMES);
+    checkTurns(PROJECT_HEADS, this.#layer, o.queryOffset);
+    const { query, key, value } = this.#project(PROJECT_HEADS, inputs, o, true);
+    return { query, key, value: value as Tensor };
+  }
+
+  /** What self-attention of x [B, L, E] or [L, E] looks at. */
+  inspect(x: Tensor, options?: LayerInspectOptions): InspectResult;
+  /**
+   * Any part of the weights or scores of forward(query, key, …): rows, heads, largest weights, entropy, means of
+   * blocks, at the cost of memory for what is asked. query [B, L, E], key [B, S, kDim]; options as in that call, those
+   * of the layer being defaults, and those of the function inspect(). Columns are the S keys: the layer's own
+   * (addBiasKv, addZeroAttn) take their share of the weights and have none. `lse` is what forward() returned with
+   * returnLse; left away, forward() is run for it. Throws code 'conflict' for a cache.
+   */
+  inspect(query: Tensor, key: Tensor | undefined, options?: LayerInspectOptions): InspectResult;
+  inspect(input: Tensor, ...rest: unknown[]): InspectResult {
+    this.#handle.get(INSPECT);
+    const inputs = checkLayerInputs(INSPECT, this.#layer, input, rest, 'key');
+    const o = checkInspectOptions(INSPECT, inputs.options, 'inspect');
+    return inspectTiles(INSPECT, o, () => this.#openTiles(INSPECT, inputs, o));
+  }
+
+  /** What each head of self-attention of x [B, L, E] or [L, E] tends to look at. */
+  headStatistics(x: Tensor, options?: LayerScoreOptions): HeadStatistics;
+  /** What each head tends to look at, [B, H] of each mean. Arguments and errors as of inspect(). */
+  headStatistics(query: Tensor, key: Tensor | undefined, options?: LayerScoreOptions): HeadStatistics;
+  headStatistics(input: Tensor, ...rest: unknown[]): HeadStatistics {
+    this.#handle.get(HEAD_STATISTICS);
+    const inputs = checkLayerInputs(HEAD_STATISTICS, this.#layer, input, rest, 'key');
+    const o = checkInspectOptions(HEAD_STATISTICS, inputs.options, 'headStatistics');
+    // Queries that see no key do not count, whatever they give.
+    return statisticsOf(this.#openTiles(HEAD_STATISTICS, inputs, { ...o, emptyRows: 'zero' }));
   }
 
   /**
@@ -335,6 +394,68 @@ export class MultiHeadAttention {
     if (this.#sinks !== undefined) f('sinks', this.#sinks);
   }
 
+  #forward(
+    name: string,
+    { query, key, value, geometry, batched }: LayerInputs,
+    options: Partial<LayerForwardOptions> | undefined,
+  ): ForwardResult {
+    const cache = this.#openCache(name, options, geometry);
+    const [sized, plan] = this.#plan(name, options, geometry, batched, cache, key === query);
+    const call = new AttentionCall(this.#core, name, sized, plan);
+    const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
+    // Anew: a getter of the arguments may have disposed of the layer.
+    const raw = this.#handle.get(name);
+    return this.#core.exclusively(name, () => {
+      call.prepare(key === query, sameValue, () => this.#reserve(name, raw, geometry, cache));
+      call.writeInputs(query, key, value);
+      call.invoke((block) => (cache === undefined ? raw.forward(block) : raw.forwardCached(block, cache.raw)));
+      return call.results();
+    });
+  }
+
+  #project(
+    name: string,
+    { query, key, value, geometry, batched }: LayerInputs,
+    options: Partial<ProjectHeadsOptions>,
+    withValue: boolean,
+  ): Pick<ProjectedHeads, 'query' | 'key'> & Partial<ProjectedHeads> {
+    const { queryOffset, positions, keyPositions } = options;
+    const cache = this.#openCache(name, options, geometry);
+    if (cache !== undefined) checkCacheConflicts(name, cache.config, { queryOffset }, undefined);
+    const heads = planHeads(name, this.#layer, geometry, batched, withValue, queryOffset);
+    const context = this.#callContext(batched, key === query, cache);
+    const plan = planLayerOptions(name, { positions, keyPositions }, geometry, heads, context);
+    const sized = { ...geometry, valueSize: withValue ? geometry.valueSize : 0, outputSize: 0 };
+    const call = new AttentionCall(this.#core, name, sized, plan);
+    const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
+    const raw = this.#handle.get(name);
+    const results = this.#core.exclusively(name, () => {
+      call.prepare(key === query, sameValue, () => this.#reserve(name, raw, geometry, undefined));
+      call.writeInputs(query, key, value);
+      call.invoke((block) =>
+        cache === undefined ? raw.projectHeads(block) : raw.projectHeadsCached(block, cache.raw),
+      );
+      return call.results();
+    });
+    const { queryHeads, keyHeads, valueHeads } = results;
+    const made = { query: queryHeads as Tensor, key: keyHeads as Tensor };
+    return valueHeads === undefined ? made : { ...made, value: valueHeads };
+  }
+
+  /** The tiles of what forward() would attend to. */
+  #openTiles(name: string, inputs: LayerInputs, options: Partial<LayerInspectOptions>): Tiles {
+    const { query, key } = this.#project(name, inputs, options, false);
+    const { lse, positions, keyPositions, ...o } = options;
+    // What forward() returns, so that what only it knows, extra keys, has its share.
+    const computeLse = (): Tensor => {
+      const value: TensorInput = noValues(inputs.key, this.#layer);
+      const call = { ...pickScoreOptions(o), positions, keyPositions, returnLse: true };
+      return this.#forward(name, { ...inputs, value }, call).lse as Tensor;
+    };
+    const defaults = { ...this.#defaults, scale: this.#layer.scale };
+    return openTiles(name, query, key, { ...o, lse }, { core: this.#core, defaults, lse: computeLse });
+  }
+
   #openCache(call: string, options: unknown, geometry: AttentionGeometry): OpenCache | undefined {
     const cache = (options as LayerForwardOptions | undefined)?.cache;
     if (cache === undefined) return undefined;
@@ -363,9 +484,14 @@ export class MultiHeadAttention {
       defaults: this.#defaults,
       cache: cache && { window: cache.config.window, position: (b: number) => cache.raw.length(b) },
     });
-    const norms = this.#norms && { ...this.#norms, epsilon: this.#layer.qkNorm?.epsilon ?? 0 };
-    const context = { layer: this.#layer, batched, selfAttention, cached: cache !== undefined, norms };
+    if (cache !== undefined) checkRollingQueries(call, cache, queryLength, plan);
+    const context = this.#callContext(batched, selfAttention, cache);
     return [sized, planLayerOptions(call, options, geometry, plan, context)];
+  }
+
+  #callContext(batched: boolean, selfAttention: boolean, cache: OpenCache | undefined): LayerCall {
+    const norms = this.#norms && { ...this.#norms, epsilon: this.#layer.qkNorm?.epsilon ?? 0 };
+    return { layer: this.#layer, batched, selfAttention, cached: cache !== undefined, norms };
   }
 
   #writeWeightBlock(call: string, offsets: ReadonlyMap<ParameterSlot, number>): number {

@@ -13,6 +13,8 @@ export interface RawMultiHeadAttention extends RawHandle {
   reserveCached(batch: number, queryLength: number, cache: RawKvCache): number;
   forward(attentionBlock: number): number;
   forwardCached(attentionBlock: number, cache: RawKvCache): number;
+  projectHeads(attentionBlock: number): number;
+  projectHeadsCached(attentionBlock: number, cache: RawKvCache): number;
 }
 
 export interface RawKvCache extends RawHandle {
@@ -212,6 +214,9 @@ export const ATTENTION_SLOTS = [
   'rotary',
   'queryPositions',
   'keyPositions',
+  'queryHeads',
+  'keyHeads',
+  'valueHeads',
 ] as const;
 
 export const CONFIG_SLOTS = [

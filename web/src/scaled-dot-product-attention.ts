@@ -7,6 +7,7 @@ import {
   type Strides,
   type WeightedResult,
 } from './attention-call.js';
+import { MAX_ROLLING_QUERIES } from './cache-options.js';
 import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
 import { showShape } from './describe.js';
@@ -148,8 +149,6 @@ function attendToCache(query: TensorInput, options: Partial<AttentionOptions>): 
 }
 
 const NOTHING: TensorInput = { data: new Float32Array(0), length: 0, shape: [0] };
-/** Queries that a rolling cache serves at once: it drops what older ones would see. */
-const MAX_ROLLING_QUERIES = 64;
 
 function cachedGeometry(
   query: TensorInput,
