@@ -15,6 +15,7 @@ import {
 import { parseSafetensors, serializeSafetensors } from 'headwise/safetensors';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type ExpectedError, Random, expectClose, expectError, expectSameBits, zeros } from './helpers.js';
+import { attention, headsOf } from './reference.js';
 
 const E = 24;
 const sizes = { embedDim: E, numHeads: 6, numKvHeads: 2 } as const;
@@ -176,6 +177,65 @@ test('K-03, K-08 a rolling cache is a window, at every length and however it is 
     expectSameBits(feed(mha, cache, x, steps), want);
     expectSameBits(feed(mha, mha.createCache({ batch: 2, window: 5 }), x, steps, { window: [4, 0] }), want);
   }
+});
+
+describe('a rolling cache without causality', () => {
+  const [window, sinkTokens, n] = [5, 2, 70];
+  /** Whether query i of a call that ends before `appended` sees key j. */
+  const sees = (i: number, j: number, appended: number, right: number): boolean =>
+    j < appended && (right < 0 || j <= i + right) && (j < sinkTokens || j > i - window);
+
+  test.each([
+    [1, -1],
+    [7, -1],
+    [64, -1],
+    [64, 3],
+    [70, 0],
+  ])('steps of %i, %i to the right: the window reaches back, what follows is seen', (step, right) => {
+    const mha = new MultiHeadAttention({ ...sizes, rope: true, runtime });
+    const x = new Random(41).tensor(2, n, E);
+    const steps = Array.from({ length: Math.ceil(n / step) }, (_, i) => Math.min(step, n - i * step));
+    const call = right < 0 ? { causal: false } : { causal: false, window: [-1, right] };
+    const got = feed(mha, mha.createCache({ batch: 2, window, sinkTokens }), x, steps, call);
+    const data = Uint8Array.from({ length: n * n }, (_, at) => {
+      const i = Math.floor(at / n);
+      return Number(sees(i, at % n, Math.min(n, (Math.floor(i / step) + 1) * step), right));
+    });
+    expectSameBits(got, mha.forward(x, { attendMask: { data, shape: [n, n] } }).output.data);
+  });
+
+  test('the functional core against float64', () => {
+    const random = new Random(42);
+    const [q, k, v] = [random.tensor(2, 6, 9, 4), random.tensor(2, 2, 20, 4), random.tensor(2, 2, 20, 3)];
+    const cache = KvCache.create({ batch: 2, numKvHeads: 2, headDim: 4, vHeadDim: 3, window, sinkTokens, runtime });
+    cache.append(k, v);
+    const got = scaledDotProductAttention(q, { cache, runtime, returnLse: true });
+    const want = attention(headsOf(q), headsOf(k), headsOf(v), { sees: (_b, _h, i, j) => sees(11 + i, j, 20, -1) });
+    expectClose(got.output.data, want.output.flat(3));
+    expectClose(got.lse!.data, want.lse.flat(2));
+  });
+
+  test('more than 64 queries at once are refused, and nothing has changed', () => {
+    const mha = new MultiHeadAttention({ ...sizes, runtime });
+    const cache = mha.createCache({ window });
+    const x = new Random(43).tensor(1, 65, E);
+    for (const options of [{}, { causal: false, window: [-1, 1] }] as const) {
+      expectError(() => mha.forward(x, { cache, ...options }), {
+        type: HeadwiseTypeError,
+        code: 'conflict',
+        call: 'MultiHeadAttention.forward()',
+        argument: 'causal',
+        got: 'false for 65 queries and a rolling cache',
+        wanted: 'at most 64',
+      });
+      expect(cache.length).toBe(0);
+    }
+    const want = mha.forward(x, { cache, causal: true }).output.data;
+    const windowed = new MultiHeadAttention({ ...sizes, window: [-1, 0], runtime });
+    expectSameBits(windowed.forward(x, { cache: windowed.createCache({ window }) }).output.data, want);
+    // What drops nothing takes all at once.
+    expect(mha.forward(x, { cache: mha.createCache({ capacity: 65 }) }).output.shape).toEqual([1, 65, E]);
+  });
 });
 
 test('K-05 any number of tokens at fixed memory: the first and the last ones are seen', () => {

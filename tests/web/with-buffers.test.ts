@@ -3,6 +3,7 @@ import {
   HeadwiseError,
   HeadwiseRangeError,
   HeadwiseTypeError,
+  KvCache,
   Linear,
   MultiHeadAttention,
   type Runtime,
@@ -55,6 +56,92 @@ test('cross-attention, unbatched, with masks', () => {
     expectSameBits(views.output, want);
     expect(views.weights).toBeUndefined();
   });
+});
+
+describe('a view of every result: the bits of forward()', () => {
+  // Every option that brings a result; all of one call together.
+  const asked = {
+    averaged: { needWeights: 'averaged' },
+    perHead: { needWeights: 'perHead' },
+    raw: { needScores: 'raw' },
+    capped: { needScores: 'capped', softcap: 2 },
+    biased: { needScores: 'biased', softcap: 2 },
+    lse: { returnLse: true },
+    max: { returnMax: true },
+    heads: { returnHeads: true },
+    all: { needWeights: 'perHead', needScores: 'raw', returnLse: true, returnMax: true, returnHeads: true },
+  } as const;
+  const RESULTS = ['output', 'weights', 'scores', 'lse', 'rowMax', 'heads'] as const;
+  test.each(Object.entries(asked))('%s', (_name, wanted) => {
+    // All sizes differ; extra keys bring columns.
+    const layer = new MultiHeadAttention({
+      embedDim: 12,
+      numHeads: 6,
+      numKvHeads: 2,
+      headDim: 5,
+      vHeadDim: 7,
+      kDim: 8,
+      vDim: 9,
+      outDim: 10,
+      addZeroAttn: true,
+    });
+    const options = { ...wanted, causal: true, keyPaddingMask: random.mask(0.3, 2, 4) } as const;
+    // Twice: a second run() writes all of them anew.
+    const runs = layer.withBuffers({ batch: 2, queryLength: 3, keyLength: 4, options }, (views) =>
+      [0, 1].map(() => {
+        const inputs = [random.tensor(2, 3, 12), random.tensor(2, 4, 8), random.tensor(2, 4, 9)] as const;
+        views.query.set(inputs[0].data);
+        views.key.set(inputs[1].data);
+        views.value.set(inputs[2].data);
+        views.run();
+        return { inputs, got: Object.fromEntries(RESULTS.map((name) => [name, views[name]?.slice()])) };
+      }),
+    );
+    for (const { inputs, got } of runs) {
+      const want = layer.forward(...inputs, options);
+      for (const name of RESULTS) {
+        expect(got[name] === undefined, name).toBe(want[name] === undefined);
+        if (want[name] !== undefined) expectSameBits(got[name]!, want[name].data);
+      }
+    }
+  });
+});
+
+test('views that are kept: empty once the memory has grown, and copies are not', async () => {
+  const alone = await load({
+    variant: 'simd',
+    wasmUrl: new URL('../../web/dist/wasm/headwise.simd.wasm', import.meta.url),
+  });
+  const layer = new MultiHeadAttention({ embedDim: 12, numHeads: 4, runtime: alone });
+  const options = {
+    needWeights: 'perHead',
+    needScores: 'raw',
+    returnLse: true,
+    returnMax: true,
+    returnHeads: true,
+  } as const;
+  const x = random.tensor(3, 12);
+  const { kept, copy } = layer.withBuffers({ queryLength: 3, options }, ({ run, ...views }) => {
+    views.query.set(x.data);
+    run();
+    return { kept: views, copy: views.output.slice() };
+  });
+  expect(Object.keys(kept).sort()).toEqual(
+    ['heads', 'key', 'lse', 'output', 'query', 'rowMax', 'scores', 'value', 'weights'].sort(),
+  );
+  const before = alone.heapBytes;
+  const large = KvCache.create({ numKvHeads: 1, headDim: 64, capacity: 2 ** 18, runtime: alone });
+  expect(alone.heapBytes).toBeGreaterThan(before);
+  for (const view of Object.values(kept)) expect(view.length).toBe(0);
+  expectSameBits(copy, layer.forward(x).output.data);
+  // The next ones lie in the memory as it is now.
+  layer.withBuffers({ queryLength: 3, options }, (views) => {
+    views.query.set(x.data);
+    views.run();
+    expectSameBits(views.output, copy);
+  });
+  large.dispose();
+  layer.dispose();
 });
 
 // A layer in a second runtime, which works while the first is lent.
@@ -188,6 +275,11 @@ describe('bad arguments', () => {
       'out',
       [{ queryLength: 1, options: { out: new Float32Array(12) } }, nothing],
       { ...TYPE, code: 'conflict', argument: 'options.out', got: 'given', wanted: 'left away' },
+    ],
+    [
+      'needWeights of no kind',
+      [{ queryLength: 1, options: { needWeights: true } }, nothing],
+      { ...TYPE, argument: 'needWeights', got: 'true', wanted: "'perHead'" },
     ],
     [
       'sizes beyond the address space',
