@@ -250,6 +250,16 @@ TEST_P(LayerHeadsTest, StandBehindWhatACacheHolds) {
     Heads heads(small.config, 2, 3, 3, Layout::kHeadsLast);
     ASSERT_OK(Project(*small.layer, next, next, next, options, &heads));
     EXPECT_TRUE(SameHeldTokens(*cache, *own));
+    // The last rows of one pass over all of them.
+    Heads whole(small.config, 2, 9, 9);
+    ASSERT_OK(
+        Project(*small.layer, x.in(), x.in(), x.in(), small.options, &whole));
+    for (size_t n = 0; n < 2 * 4 * 3 * 6; ++n) {
+      const size_t b = n / 72, h = n / 18 % 4, i = n / 6 % 3, d = n % 6;
+      EXPECT_EQ(heads.query.At(b, h, i, d), whole.query.At(b, h, 6 + i, d));
+      if (h >= 2) continue;
+      EXPECT_EQ(heads.key.At(b, h, i, d), whole.key.At(b, h, 6 + i, d));
+    }
     ASSERT_OK(own->Append(heads.key.in(), heads.value.in(), nullptr));
     Floats got(2 * 3 * 4 * 5);
     AttentionOutputs core;

@@ -197,6 +197,17 @@ describe.each(['simd', 'relaxed'] as const)('%s build', (variant) => {
   });
 });
 
+test('rows that see no key: 0, or NaN as forward() gives them', () => {
+  const call = { causal: true, queryLengths: [2, 11] } as const;
+  for (const emptyRows of ['zero', 'nan'] as const) {
+    const want = scaledDotProductAttention(q, k, v, { ...call, emptyRows, needWeights: 'perHead' }).weights.data;
+    expect(want.some(Number.isNaN)).toBe(emptyRows === 'nan');
+    expectClose(inspect(q, k, { ...call, emptyRows }).values!.data, want, 1e-6);
+    const tile = attentionTile(q, k, { ...call, emptyRows, head: 3 });
+    expectClose(tile.data, want.slice(3 * L * S, 4 * L * S), 1e-6);
+  }
+});
+
 describe('bad arguments', () => {
   const RANGE = { type: HeadwiseRangeError, code: 'out-of-range' } as const;
   const TYPE = { type: HeadwiseTypeError, code: 'wrong-type' } as const;

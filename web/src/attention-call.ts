@@ -64,7 +64,7 @@ export interface WeightedResult extends ForwardResult {
   readonly weights: Tensor;
 }
 
-/** Arrays inside WASM memory. */
+/** Arrays inside WASM memory; shapes as those of ForwardResult. */
 export interface AttentionViews {
   readonly query: Float32Array;
   readonly key: Float32Array;

@@ -74,7 +74,10 @@ export interface BufferSizes {
   readonly queryLength: number;
   /** S. Absent: self-attention, where query, key and value are one array. */
   readonly keyLength?: number | undefined;
-  /** Of every run(). `out` has no meaning here. */
+  /**
+   * Of every run(). Not `out`, whose place the output view has, nor `cache`, to which each run() would append: both
+   * throw code 'conflict'. For decoding with a cache there is forward().
+   */
   readonly options?: Omit<LayerForwardOptions, 'out' | 'cache'> | undefined;
 }
 
@@ -247,7 +250,8 @@ export class MultiHeadAttention {
 
   /**
    * Calls f with arrays that are WASM memory: fill query, key and value, run(), read output. Nothing is copied. The
-   * arrays are dead when f returns; until then every other call that could move the memory throws code 'busy'.
+   * arrays are dead when f returns: later calls write over them, and once the memory has grown they are empty. Until
+   * then every other call that could move the memory throws code 'busy'.
    */
   withBuffers<R>(size: BufferSizes, f: (views: BorrowedViews) => R): R {
     this.#handle.get(WITH_BUFFERS);

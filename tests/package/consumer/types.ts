@@ -7,7 +7,11 @@ import {
   MultiHeadAttention,
   type ForwardOptions,
   type ForwardResult,
+  type HeadStatistics,
+  type InspectResult,
+  type LayerInspectOptions,
   type LoadOptions,
+  type ProjectedHeads,
   type Runtime,
   type StateDict,
   type Tensor,
@@ -40,6 +44,10 @@ export async function use(bytes: ArrayBuffer, options: LoadOptions): Promise<voi
     run();
     return query.length;
   });
+  const looked = mha.inspect(x, { causal: true, topK: 1 });
+  const crossLooked = mha.inspect(x, x, { rows: [0, 1], emptyRows: 'nan' });
+  const statistics = mha.headStatistics(x, undefined, { window: [1, 1] });
+  const projected = mha.projectHeads(x, { queryOffset: 1 });
   const { relaxedSimd } = detectFeatures();
   yes(
     true as Equal<typeof result, WeightedResult>,
@@ -48,6 +56,10 @@ export async function use(bytes: ArrayBuffer, options: LoadOptions): Promise<voi
     true as Equal<typeof file, Safetensors>,
     true as Equal<typeof inside, number>,
     true as Equal<typeof relaxedSimd, boolean>,
+    true as Equal<typeof looked, InspectResult>,
+    true as Equal<typeof crossLooked, InspectResult>,
+    true as Equal<typeof statistics, HeadStatistics>,
+    true as Equal<typeof projected, ProjectedHeads>,
     true as Equal<typeof result.output.data, Float32Array>,
     true as Equal<typeof result.weights, Tensor>,
     true as Equal<typeof cross.weights, Tensor | undefined>,
@@ -58,6 +70,7 @@ export async function use(bytes: ArrayBuffer, options: LoadOptions): Promise<voi
     false as IsAny<typeof cross.output>,
     false as IsAny<typeof heads.lse>,
     false as IsAny<ForwardOptions['attnBias']>,
+    false as IsAny<LayerInspectOptions['positions']>,
     false as IsAny<ConstructorParameters<typeof MultiHeadAttention>[0]>,
     false as IsAny<typeof saved>,
     false as IsAny<HeadwiseLoadError['code']>,
@@ -69,6 +82,10 @@ export async function use(bytes: ArrayBuffer, options: LoadOptions): Promise<voi
   mha.forward(x, { needWeights: true });
   // @ts-expect-error an unknown option
   mha.forward(x, { isCausal: true });
+  // @ts-expect-error a layer's heads have one layout
+  mha.inspect(x, { layout: 'BLHD' });
+  // @ts-expect-error a cache is refused
+  mha.withBuffers({ queryLength: 1, options: { cache: mha.createCache({ capacity: 1 }) } }, () => 0);
   // @ts-expect-error floats are no mask
   mha.forward(x, { attendMask: { data: new Float32Array(4), shape: [2, 2] } });
   // @ts-expect-error a runtime is made by load() only
