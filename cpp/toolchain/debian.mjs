@@ -31,6 +31,8 @@ export function osRelease() {
 
 export const hasApt = () => Boolean(findProgram('apt-get') && findProgram('dpkg'));
 const isRoot = () => process.getuid?.() === 0;
+/** Whether installPackages() may do it here. */
+export const canInstallPackages = () => hasApt() && isRoot();
 
 let listsAreFresh = false;
 

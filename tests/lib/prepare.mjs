@@ -6,7 +6,7 @@ import { WASM_VARIANTS, buildNative, buildWasm } from '../../cpp/toolchain/build
 import { SetupError, run, say, seconds } from '../../cpp/toolchain/log.mjs';
 import { ensureNodeModules } from '../../cpp/toolchain/node-modules.mjs';
 import { ROOT } from '../../cpp/toolchain/paths.mjs';
-import { ensureChromium } from '../web/browsers.mjs';
+import { ensureChromium, ensureFirefox, ensureWebKit, firefoxAbsent, webKitAbsent } from '../web/browsers.mjs';
 
 async function nodeScript(path, topic) {
   const script = join(ROOT, path);
@@ -32,6 +32,13 @@ const STEPS = {
   },
   chromium: async () => {
     process.env.HEADWISE_CHROMIUM = await ensureChromium();
+  },
+  // Where these cannot be had, their tests are skipped and say why.
+  firefox: async () => {
+    if (!firefoxAbsent()) process.env.HEADWISE_FIREFOX = await ensureFirefox();
+  },
+  webkit: async () => {
+    if (!webKitAbsent()) process.env.HEADWISE_WEBKIT = (await ensureWebKit()).browser;
   },
 };
 

@@ -1,46 +1,118 @@
-// Finds the browsers the tests drive, or installs them where that is possible (Debian, as root).
-import { existsSync } from 'node:fs';
-import { findProgram, installPackages } from '../../cpp/toolchain/debian.mjs';
+// Finds the browsers the tests drive, or installs them where that is possible (Debian, as root). Chromium must be there;
+// of the others, absence is a reason to skip their tests, unless this machine could have installed them.
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { canInstallPackages, findProgram, installPackages, osRelease } from '../../cpp/toolchain/debian.mjs';
 import { SetupError } from '../../cpp/toolchain/log.mjs';
 
-const CHROMIUM_NAMES = ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome', 'chrome'];
-const CHROMIUM_PLACES = [
-  '/usr/lib/chromium/chromium',
-  '/snap/bin/chromium',
-  '/opt/google/chrome/chrome',
-  '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
-  '/Applications/Chromium.app/Contents/MacOS/Chromium',
-];
+const CHROMIUM = {
+  title: 'Chromium or Chrome',
+  variable: 'HEADWISE_CHROMIUM',
+  packages: ['chromium'],
+  names: ['chromium', 'chromium-browser', 'google-chrome-stable', 'google-chrome', 'chrome'],
+  places: () => [
+    '/usr/lib/chromium/chromium',
+    '/snap/bin/chromium',
+    '/opt/google/chrome/chrome',
+    '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+    '/Applications/Chromium.app/Contents/MacOS/Chromium',
+  ],
+};
 
-/** Path of a Chromium or Chrome, or undefined. HEADWISE_CHROMIUM names one; naming a missing one is an error. */
-export function findChromium() {
-  const named = process.env.HEADWISE_CHROMIUM;
+const FIREFOX = {
+  title: 'Firefox',
+  variable: 'HEADWISE_FIREFOX',
+  packages: ['firefox-esr'],
+  names: ['firefox-esr', 'firefox'],
+  places: () => [
+    '/usr/lib/firefox-esr/firefox-esr',
+    '/usr/lib/firefox/firefox',
+    '/Applications/Firefox.app/Contents/MacOS/firefox',
+  ],
+};
+
+// WebKitGTK stands in for Safari. Its browser for tests is no program on PATH, and each version of its interface has a
+// folder: the newest one counts.
+const LIBRARIES = ['/usr/lib/x86_64-linux-gnu', '/usr/lib/aarch64-linux-gnu', '/usr/lib64', '/usr/libexec', '/usr/lib'];
+const WEBKIT = {
+  title: "WebKitGTK's MiniBrowser",
+  variable: 'HEADWISE_WEBKIT',
+  packages: ['webkit2gtk-driver', 'xvfb'],
+  names: [],
+  places: () => LIBRARIES.filter((dir) => existsSync(dir)).flatMap((dir) => readdirSync(dir)
+    .filter((name) => /^webkit2?gtk-\d/.test(name)).sort().reverse().map((name) => join(dir, name, 'MiniBrowser'))),
+};
+const WEBKIT_HELPERS = ['WebKitWebDriver', 'Xvfb'];
+
+/** Path of the browser, or undefined. Its variable names one; naming a missing one is an error. */
+function find({ title, variable, names, places }) {
+  const named = process.env[variable];
   if (named) {
     const path = existsSync(named) ? named : findProgram(named);
     if (!path) {
-      throw new SetupError(`HEADWISE_CHROMIUM names ${named}, which is not there`,
-        'set it to the path of a Chromium or Chrome, or unset it');
+      throw new SetupError(`${variable} names ${named}, which is not there`,
+        `set it to the path of ${title}, or unset it`);
     }
     return path;
   }
-  for (const name of CHROMIUM_NAMES) {
+  for (const name of names) {
     const path = findProgram(name);
     if (path) return path;
   }
-  return CHROMIUM_PLACES.find((path) => existsSync(path));
+  return places().find((path) => existsSync(path));
 }
 
-/** Path of a Chromium or Chrome; installs Debian's chromium when there is none. */
-export async function ensureChromium() {
-  const found = findChromium();
-  if (found) return found;
+async function install({ title, variable, packages }) {
   try {
-    await installPackages(['chromium'], 'no Chromium or Chrome was found for the browser tests');
+    await installPackages(packages, `no ${title} was found for the browser tests`);
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
-    throw new SetupError(`${error.message}`, 'or set HEADWISE_CHROMIUM to the path of a Chromium or Chrome');
+    throw new SetupError(error.message, `or set ${variable} to the path of ${title}`);
   }
-  const installed = findChromium();
-  if (!installed) throw new SetupError('chromium was installed but is not on PATH', 'set HEADWISE_CHROMIUM to its path');
-  return installed;
+}
+
+async function ensure(browser) {
+  const found = find(browser);
+  if (found) return found;
+  await install(browser);
+  const installed = find(browser);
+  if (installed) return installed;
+  throw new SetupError(`${browser.packages[0]} was installed, but ${browser.title} was not found`,
+    `set ${browser.variable} to its path`);
+}
+
+/** The packages have these names on Debian itself; elsewhere whoever wants the tests installs the browser. */
+const installable = () => osRelease().ID === 'debian' && canInstallPackages();
+
+/** Why the browser's tests are skipped: it is not here, and cannot be installed here. Undefined: they run. */
+function absent(browser, missing) {
+  if (missing.length === 0 || installable()) return undefined;
+  return `${missing.join(' and ')} not found, and only Debian as root installs it; ${browser.variable} names a browser`;
+}
+
+/** Path of a Chromium or Chrome, or undefined. */
+export const findChromium = () => find(CHROMIUM);
+/** Path of a Chromium or Chrome; installs Debian's chromium when there is none. */
+export const ensureChromium = () => ensure(CHROMIUM);
+
+export const findFirefox = () => find(FIREFOX);
+export const firefoxAbsent = () => absent(FIREFOX, findFirefox() ? [] : [FIREFOX.title]);
+/** Path of a Firefox; installs Debian's firefox-esr when there is none. */
+export const ensureFirefox = () => ensure(FIREFOX);
+
+/** What is missing of MiniBrowser, its driver and the display it draws on. */
+const missingOfWebKit = () =>
+  [...(find(WEBKIT) ? [] : [WEBKIT.title]), ...WEBKIT_HELPERS.filter((name) => !findProgram(name))];
+export const webKitAbsent = () => absent(WEBKIT, missingOfWebKit());
+
+/** Paths of { browser, driver, display }; installs Debian's packages when one of them is missing. */
+export async function ensureWebKit() {
+  if (missingOfWebKit().length > 0) await install(WEBKIT);
+  const missing = missingOfWebKit();
+  if (missing.length > 0) {
+    throw new SetupError(`${missing.join(' and ')} not found after ${WEBKIT.packages.join(' and ')} were installed`,
+      `set ${WEBKIT.variable} to the path of MiniBrowser, and PATH to where ${WEBKIT_HELPERS.join(' and ')} are`);
+  }
+  const [driver, display] = WEBKIT_HELPERS.map((name) => findProgram(name));
+  return { browser: find(WEBKIT), driver, display };
 }
