@@ -1,5 +1,5 @@
-// Four projects: `web` tests the built package in Node, `models` runs published models on it, `package` tests its
-// tarball, `browser` the package in Chromium.
+// Five projects: `web` tests the built package in Node, `models` runs published models on it, `package` tests its
+// tarball, `browser` the package in Chromium, and `engines` compares the bits of every engine there is.
 // Each is run by `npm test`, or alone: npx vitest run --config tests/vitest.config.mjs --project web
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
@@ -49,6 +49,7 @@ export default defineConfig({
         globalSetup: ['tests/package/setup.mjs'],
       }),
       project('browser', ['tests/web/browser/*.test.ts'], 120_000, { fileParallelism: false }),
+      project('engines', ['tests/web/engines/*.test.ts'], 120_000, { fileParallelism: false }),
     ],
   },
 });

@@ -86,4 +86,5 @@ export const SUITES = [
   }),
   vitest('package', 'package tests, tarball', 'package', ['package']),
   vitest('browser', 'browser tests', 'browser', ['package', 'demo', 'chromium']),
+  vitest('engines', 'the same bits in every engine', 'engines', ['package', 'chromium', 'firefox', 'webkit']),
 ];

@@ -1,0 +1,37 @@
+// What an engine is asked to do with the package. Results are JSON.
+import { CASES } from '../cases/index.js';
+import { INVARIANCES } from '../cases/invariances.js';
+import { Random, hashOf } from '../cases/random.js';
+
+const variantsOf = ({ detectFeatures }) => (detectFeatures().relaxedSimd ? ['simd', 'relaxed'] : ['simd']);
+
+export const JOBS = {
+  /** { case: { hash, numbers } } in the build that promises the same bits everywhere. */
+  async hashes(headwise) {
+    const runtime = await headwise.load({ variant: 'simd' });
+    const result = {};
+    CASES.forEach(([name, compute], i) => {
+      const results = compute({ ...headwise, runtime, random: new Random(1000 + i) });
+      result[name] = hashOf(results);
+    });
+    return result;
+  },
+
+  /** { build: { title: [what went wrong] } } of every build this engine has. */
+  async invariances(headwise) {
+    const result = {};
+    for (const variant of variantsOf(headwise)) {
+      const runtime = await headwise.load({ variant });
+      result[variant] = {};
+      for (const { title, trials, check } of INVARIANCES) {
+        const wrong = [];
+        for (let trial = 0; trial < trials; ++trial) {
+          const problem = check({ ...headwise, runtime, random: new Random(trial) });
+          if (problem !== undefined) wrong.push(`case ${trial}: ${problem}`);
+        }
+        result[variant][title] = { trials, wrong: wrong.slice(0, 5), count: wrong.length };
+      }
+    }
+    return result;
+  },
+};
