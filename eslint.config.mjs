@@ -8,6 +8,12 @@ const GLOBALS = [
   ...['document', 'Worker', 'self', 'postMessage', 'requestAnimationFrame', 'require', 'exports', 'module'],
 ];
 
+/** ECMAScript lets engines approximate them; of square roots it does, too, but every engine rounds them rightly. */
+const UNPORTABLE = [
+  ...['acos', 'acosh', 'asin', 'asinh', 'atan', 'atan2', 'atanh', 'cbrt', 'cos', 'cosh', 'exp', 'expm1', 'hypot'],
+  ...['log', 'log10', 'log1p', 'log2', 'pow', 'random', 'sin', 'sinh', 'tan', 'tanh'],
+];
+
 export default ts.config(
   // Other folders have their own hands; types.ts is there to be compiled, not to be run.
   { ignores: ['**/node_modules/', '**/dist/', 'build/', 'cpp/', 'web/demo/', 'tests/{lib,bench,conformance,cpp}/'] },
@@ -29,6 +35,21 @@ export default ts.config(
       eqeqeq: 'error',
       // A constructor that only narrows the type of a parameter is not useless.
       '@typescript-eslint/no-useless-constructor': 'off',
+    },
+  },
+  {
+    // Results are the same bits in every engine, and these functions are not: portable-math.ts has what is needed.
+    files: ['web/src/**/*.ts'],
+    rules: {
+      'no-restricted-properties': ['error', ...UNPORTABLE.map((property) => ({ object: 'Math', property }))],
+      'no-restricted-syntax': [
+        'error',
+        { selector: 'ExportDefaultDeclaration', message: 'use a named export' },
+        {
+          selector: "BinaryExpression[operator='**']:not([left.type='Literal'][right.type='Literal'])",
+          message: 'powers may differ between engines; see portable-math.ts',
+        },
+      ],
     },
   },
   {

@@ -223,6 +223,27 @@ describe('relativePositionBias()', () => {
   test('T5 decoder', () => {
     expect(buckets({ bidirectional: false }, [5, 0, -1, -15, -16, -113, -199])).toEqual([0, 0, 1, 15, 16, 31, 31]);
   });
+  test('tables of other sizes', () => {
+    for (const [size, maxDistance] of [
+      [4, 100],
+      [10, 64],
+      [64, 500],
+      [128, 4096],
+    ] as const) {
+      const perSide = size / 2;
+      const exact = Math.floor(perSide / 2);
+      const { data } = relativePositionBias(table(size), { queryLength: 1, keyLength: 10_000, maxDistance });
+      const wrong = [];
+      for (let distance = 1; distance < 10_000; ++distance) {
+        const share = (Math.log(distance / exact) / Math.log(maxDistance / exact)) * (perSide - exact);
+        // On a border, rounding decides.
+        if (distance > exact && Math.abs(share - Math.round(share)) < 1e-5) continue;
+        const want = distance < exact ? distance : Math.min(perSide - 1, exact + Math.floor(share));
+        if (data[distance] !== perSide + want) wrong.push([size, distance, data[distance], perSide + want]);
+      }
+      expect(wrong).toEqual([]);
+    }
+  });
   test('Swin', () => {
     const [h, w] = [2, 3];
     const rows = (2 * h - 1) * (2 * w - 1);
@@ -279,6 +300,16 @@ describe('relativePositionBias()', () => {
   ])('%s', (_name, given, options, expected) => {
     expectError(() => relativePositionBias(given, options as never), { ...expected, call });
   });
+});
+
+test('alibiSlopes() of many heads', () => {
+  // 2^(-8 i / n) for a power of two, and every other one of twice that for what is above it.
+  for (const n of [1, 2, 4, 16, 32, 64, 256, 4096]) {
+    const slopes = Float32Array.from({ length: n }, (_, i) => 2 ** ((-8 * (i + 1)) / n));
+    expectSameBits(alibiSlopes(n), slopes);
+    const more = Float32Array.from({ length: n }, (_, i) => 2 ** ((-4 * (2 * i + 1)) / n));
+    expectSameBits(alibiSlopes(2 * n - 1), Float32Array.from([...slopes, ...more.slice(0, n - 1)]));
+  }
 });
 
 test('alibiSlopes() of a bad number', () => {

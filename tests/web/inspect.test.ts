@@ -122,6 +122,18 @@ describe.each(['simd', 'relaxed'] as const)('%s build', (variant) => {
     expectClose(got.pooled!.data, pooled, 1e-6);
   });
 
+  test('entropy is right to the last bit but one of float32, for weights from 1 down to tiny ones', () => {
+    // One key whose weight is p, in the company of others that share the rest.
+    const logits = Float32Array.from({ length: 60 * 3 }, (_, i) => (i % 3 === 0 ? (i / 3) * 1.37 - 5 : 0));
+    const query = { data: Float32Array.of(1), shape: [1, 1] };
+    for (let row = 0; row < 60; ++row) {
+      const key = { data: logits.slice(3 * row, 3 * row + 3), shape: [3, 1] };
+      const { values, entropy } = inspect(query, key, { runtime, entropy: true, values: true });
+      const want = values!.data.reduce((sum, p) => (p > 0 ? sum - p * Math.log(p) : sum), 0);
+      expect(Math.abs(entropy!.data[0]! - want)).toBeLessThanOrEqual(2 ** -23 * want);
+    }
+  });
+
   test('fewer keys than topK: the rest is -1', () => {
     const got = inspect(zeros(1, 2), zeros(3, 2), { runtime, topK: 3, keyLengths: 2 });
     expect(got.topK!.shape).toEqual([1, 3]);

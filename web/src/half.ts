@@ -8,9 +8,10 @@ export function float16ToNumber(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 0x1f;
   const fraction = bits & 0x3ff;
-  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 0) return (sign * fraction) / 16777216;
   if (exponent === 31) return fraction ? NaN : sign * Infinity;
-  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+  word[0] = ((bits & 0x8000) << 16) | ((exponent + 112) << 23) | (fraction << 13);
+  return float[0] as number;
 }
 
 let table: Float32Array | undefined;

@@ -15,6 +15,7 @@ import {
 import { describe } from './describe.js';
 import { typeError } from './errors.js';
 import type { ForwardOptions } from './forward-options.js';
+import { naturalLog } from './portable-math.js';
 import { type Tensor, product } from './tensor.js';
 
 export interface InspectOptions extends ScoreOptions, Pick<ForwardOptions, 'emptyRows'> {
@@ -171,7 +172,7 @@ function stream(
 
 function entropyOf(row: Float32Array): number {
   let sum = 0;
-  for (const p of row) if (p !== 0) sum -= p * Math.log(p);
+  for (const p of row) if (p !== 0) sum -= p * naturalLog(p);
   return sum;
 }
 

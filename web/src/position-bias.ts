@@ -2,6 +2,7 @@
 import { checkBoolean, checkOptions, checkWhole } from './arguments.js';
 import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
+import { naturalLog } from './portable-math.js';
 import { type Tensor, type TensorInput, MAX_SIZE, readTensor } from './tensor.js';
 import { checkedView } from './typed-arrays.js';
 
@@ -94,10 +95,11 @@ function bucketBias(table: TensorInput, o: Partial<BucketBiasOptions>): Tensor {
   const least = exact + 1;
   const maxDistance =
     o.maxDistance === undefined ? Math.max(128, least) : checkWhole(CALL, 'maxDistance', o.maxDistance, { least });
+  const logOfMost = naturalLog(maxDistance / exact);
   // Each distance up to `exact` has its bucket; the others share the rest, by logarithm.
   const bucketOf = (distance: number): number => {
     if (distance < exact) return distance;
-    const share = Math.fround(Math.log(distance / exact) / Math.log(maxDistance / exact)) * (perSide - exact);
+    const share = Math.fround(naturalLog(distance / exact) / logOfMost) * (perSide - exact);
     return Math.min(perSide - 1, exact + Math.floor(share));
   };
   return layOut(table, queryLength, keyLength, (i, j) => {
