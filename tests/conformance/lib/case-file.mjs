@@ -1,7 +1,5 @@
 // One case: a safetensors file with inputs, parameters and wanted results, its metadata saying what it is. The case
 // keeps book of what an adapter took, so that an input or attribute nobody looked at is noticed.
-import { readFileSync } from 'node:fs';
-import { basename } from 'node:path';
 
 /** Why a case cannot be run or judged; the text is all a reader needs. */
 export class CaseError extends Error {}
@@ -22,15 +20,18 @@ export class Case {
   #metadata;
   #taken = new Set();
 
-  /** @param parseSafetensors the package's reader */
-  static read(path, parseSafetensors) {
+  /**
+   * @param read  (file) => its bytes
+   * @param parseSafetensors the package's reader
+   */
+  static read(file, read, parseSafetensors) {
     let parsed;
     try {
-      parsed = parseSafetensors(new Uint8Array(readFileSync(path)));
+      parsed = parseSafetensors(read(file));
     } catch (error) {
       throw new CaseError(`cannot be read: ${error.message}`);
     }
-    return new Case(basename(path), parsed.tensors, parsed.metadata ?? {});
+    return new Case(file, parsed.tensors, parsed.metadata ?? {});
   }
 
   constructor(file, tensors, metadata) {

@@ -11,6 +11,8 @@ export const POLICY = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'"
 const TYPES = {
   '.html': 'text/html; charset=utf-8',
   '.js': 'text/javascript',
+  '.mjs': 'text/javascript',
+  '.json': 'application/json',
   '.css': 'text/css',
   '.svg': 'image/svg+xml',
   '.wasm': 'application/wasm',

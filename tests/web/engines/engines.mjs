@@ -1,4 +1,4 @@
-// Every engine the package is compared in: { name, absent(), open() }. `absent` says why it cannot be had here; what
+// Every engine the package is compared in: { name, isPage, absent(), open() }. `absent` says why it cannot be had here; what
 // open() gives has run(job, url), which resolves to the result of that job of page/jobs.js, and close().
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -11,12 +11,13 @@ import { ensureFirefox, firefoxAbsent, webKitAbsent } from '../browsers.mjs';
 import { launchWebKit } from './webkit.mjs';
 
 const execute = promisify(execFile);
-const JOB_MS = 100_000;
+const JOB_MS = 90_000;
 
 const isRunning = (major) => process.versions.node.startsWith(`${major}.`);
 
 const node = (major) => ({
   name: `Node ${major}`,
+  isPage: false,
   absent: () => (isRunning(major) ? undefined : nodeVersionsAbsent()),
   async open() {
     const path = await ensureNode(Number(major));
@@ -43,10 +44,11 @@ async function resultOf(evaluate) {
   throw new Error(`the page gave no result in ${JOB_MS / 1000} s`);
 }
 
-const address = (url, job) => `${url}engines/page/index.html?${job}`;
+const address = (url, job) => `${url}tests/web/engines/page/index.html?${job}`;
 
 const chromium = {
   name: 'Chromium',
+  isPage: true,
   // The browser tests cannot do without it.
   absent: () => undefined,
   async open() {
@@ -66,6 +68,7 @@ const chromium = {
 
 const firefox = {
   name: 'Firefox',
+  isPage: true,
   absent: firefoxAbsent,
   async open() {
     const executablePath = await ensureFirefox();
@@ -85,6 +88,7 @@ const firefox = {
 
 const webKit = {
   name: 'WebKitGTK',
+  isPage: true,
   absent: webKitAbsent,
   async open() {
     const browser = await launchWebKit();

@@ -1,6 +1,7 @@
 // The contract on bits, in every engine that can be had here: the plain build gives the same ones in all of them, and
-// in both builds nothing but a sequence itself decides about its results (known failures T-12, K-01, K-08).
-import { mkdtempSync, rmSync, symlinkSync } from 'node:fs';
+// in both builds nothing but a sequence itself decides about its results (known failures T-12, K-01, K-08). Pages run the
+// public conformance cases, too; for Node there is a suite.
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -16,20 +17,30 @@ interface CaseHash {
 }
 type Hashes = Readonly<Record<string, CaseHash>>;
 type Invariances = Readonly<Record<string, Record<string, { trials: number; wrong: string[]; count: number }>>>;
+interface Conformance {
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: number;
+  readonly cases: number;
+  readonly lines: string[];
+}
 interface Opened {
   run(job: string, url: string): Promise<unknown>;
   close(): Promise<void>;
 }
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
+const PUBLIC_CASES = join(root, '../shared/conformance');
 let folder: string;
 let server: PageServer;
 
 beforeAll(async () => {
-  // What pages see, and no more: the built package, the cases, and the page itself.
+  // What pages see, and no more: the built package, the tests, and the public cases.
   folder = mkdtempSync(join(tmpdir(), 'headwise-engines-'));
-  symlinkSync(join(root, 'web/dist'), join(folder, 'headwise'));
-  symlinkSync(join(root, 'tests/web/engines'), join(folder, 'engines'));
+  mkdirSync(join(folder, 'web'));
+  symlinkSync(join(root, 'web/dist'), join(folder, 'web/dist'));
+  symlinkSync(join(root, 'tests'), join(folder, 'tests'));
+  symlinkSync(PUBLIC_CASES, join(folder, 'cases'));
   server = await servePage(folder);
 });
 afterAll(async () => {
@@ -61,7 +72,7 @@ function disagreements(): string[] {
   });
 }
 
-describe.each(ENGINES)('$name', ({ name, absent, open }) => {
+describe.each(ENGINES)('$name', ({ name, isPage, absent, open }) => {
   const reason = absent();
   const note = reason ? ` (skipped: ${reason})` : '';
   let engine: Opened;
@@ -96,4 +107,15 @@ describe.each(ENGINES)('$name', ({ name, absent, open }) => {
       }
     },
   );
+
+  if (!isPage) return;
+  const noCases = existsSync(PUBLIC_CASES) ? undefined : 'the public cases (../shared/conformance) are not here';
+  const why = reason ?? noCases;
+  test.skipIf(why)(`public conformance cases${why ? ` (skipped: ${why})` : ''}`, async () => {
+    const { lines, passed, failed, skipped, cases } = await ask<Conformance>(engine, 'conformance');
+    expect(lines).toEqual([]);
+    expect(failed).toBe(0);
+    expect(passed).toBeGreaterThan(skipped);
+    expect(passed + skipped).toBe(cases);
+  });
 });

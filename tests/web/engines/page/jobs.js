@@ -3,10 +3,11 @@ import { CASES } from '../cases/index.js';
 import { INVARIANCES } from '../cases/invariances.js';
 import { Random, hashOf } from '../cases/random.js';
 
-const variantsOf = ({ detectFeatures }) => (detectFeatures().relaxedSimd ? ['simd', 'relaxed'] : ['simd']);
+/** The builds this engine runs. */
+export const variantsOf = ({ detectFeatures }) => (detectFeatures().relaxedSimd ? ['simd', 'relaxed'] : ['simd']);
 
 export const JOBS = {
-  /** { case: { hash, numbers } } in the build that promises the same bits everywhere. */
+  /** { case: { hash, numbers, nans } } in the build that promises the same bits everywhere. */
   async hashes(headwise) {
     const runtime = await headwise.load({ variant: 'simd' });
     const result = {};
@@ -17,7 +18,7 @@ export const JOBS = {
     return result;
   },
 
-  /** { build: { title: [what went wrong] } } of every build this engine has. */
+  /** { build: { title: { trials, count, wrong } } }; `wrong` says what went wrong in the first ones. */
   async invariances(headwise) {
     const result = {};
     for (const variant of variantsOf(headwise)) {

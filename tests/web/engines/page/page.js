@@ -1,10 +1,13 @@
-// In a page: the package from the folder beside the tests, and the job that the address names.
-import * as headwise from '../../headwise/index.js';
+// In a page: the package as it was built, and the job that the address names.
+import * as headwise from '../../../../web/dist/index.js';
+import { parseSafetensors } from '../../../../web/dist/safetensors.js';
+import { conformance } from './conformance.js';
 import { JOBS } from './jobs.js';
 
+const jobs = { ...JOBS, conformance: () => conformance(headwise, parseSafetensors) };
 const job = globalThis.location.search.slice(1);
 
-JOBS[job](headwise).then(
+jobs[job](headwise).then(
   (result) => (globalThis.result = result),
   (error) => (globalThis.result = { error: `${error.name}: ${error.message}\n${error.stack}` }),
 );
