@@ -1,5 +1,5 @@
-// Finds the browsers the tests drive, or installs them where that is possible (Debian, as root). Chromium must be there;
-// of the others, absence is a reason to skip their tests, unless this machine could have installed them.
+// Finds the browsers the tests drive, or installs them where that is possible (Debian, as root). Chromium must be
+// there; of the others, absence is a reason to skip their tests, unless this machine could have installed them.
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { canInstallPackages, findProgram, installPackages, osRelease } from '../../cpp/toolchain/debian.mjs';
@@ -35,7 +35,7 @@ const FIREFOX = {
 // folder: the newest one counts.
 const LIBRARIES = ['/usr/lib/x86_64-linux-gnu', '/usr/lib/aarch64-linux-gnu', '/usr/lib64', '/usr/libexec', '/usr/lib'];
 const WEBKIT = {
-  title: "WebKitGTK's MiniBrowser",
+  title: 'MiniBrowser of WebKitGTK',
   variable: 'HEADWISE_WEBKIT',
   packages: ['webkit2gtk-driver', 'xvfb'],
   names: [],
@@ -62,9 +62,9 @@ function find({ title, variable, names, places }) {
   return places().find((path) => existsSync(path));
 }
 
-async function install({ title, variable, packages }) {
+async function install({ title, variable, packages }, missing = title) {
   try {
-    await installPackages(packages, `no ${title} was found for the browser tests`);
+    await installPackages(packages, `${missing} not found, which the browser tests need`);
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
     throw new SetupError(error.message, `or set ${variable} to the path of ${title}`);
@@ -107,7 +107,8 @@ export const webKitAbsent = () => absent(WEBKIT, missingOfWebKit());
 
 /** Paths of { browser, driver, display }; installs Debian's packages when one of them is missing. */
 export async function ensureWebKit() {
-  if (missingOfWebKit().length > 0) await install(WEBKIT);
+  const before = missingOfWebKit();
+  if (before.length > 0) await install(WEBKIT, before.join(' and '));
   const missing = missingOfWebKit();
   if (missing.length > 0) {
     throw new SetupError(`${missing.join(' and ')} not found after ${WEBKIT.packages.join(' and ')} were installed`,

@@ -1,5 +1,5 @@
-// Every engine the package is compared in: { name, isPage, absent(), open() }. `absent` says why it cannot be had here; what
-// open() gives has run(job, url), which resolves to the result of that job of page/jobs.js, and close().
+// Every engine the package is compared in: { name, isPage, absent(), open() }. `absent` says why it cannot be had here.
+// What open() gives has run(job, url), which resolves to the result of that job of page/jobs.js, and close().
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
