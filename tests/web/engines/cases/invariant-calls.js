@@ -31,6 +31,7 @@ function draw(random) {
     value: random.tensor([1, Hkv, S, Dv], limit),
     options,
     offset,
+    prefix: options.causal && random.chance(60) ? random.between(0, S) : undefined,
     hidden: random.mask([1, S], random.of(0, 0, 40)),
   };
   // Once in a while, numbers that are none.
@@ -39,12 +40,17 @@ function draw(random) {
   return sequence;
 }
 
-const call = ({ scaledDotProductAttention, runtime }, { query, key, value, options, offset, hidden }, more = {}) =>
+const call = (
+  { scaledDotProductAttention, runtime },
+  { query, key, value, options, offset, prefix, hidden },
+  more = {},
+) =>
   scaledDotProductAttention(query, key, value, {
     ...options,
     keyPaddingMask: hidden,
     // Where no position counts, an offset is an error.
     ...(options.causal || options.window || options.alibi ? { queryOffset: offset } : {}),
+    prefixLengths: prefix,
     ...more,
     runtime,
   });
@@ -86,7 +92,9 @@ function inABatch(env) {
   const other = () => (poisoned && random.chance(20) ? random.poison() : random.number(4));
   const flag = () => Number(random.chance(60));
   const batch = changed(sequence, (tensor) => among(tensor, b, 4, tensor.data instanceof Uint8Array ? flag : other));
-  batch.offset = Array.from({ length: 4 }, (_, i) => (i === b ? sequence.offset : random.between(0, 50)));
+  const withOthers = (own, most) => Array.from({ length: 4 }, (_, i) => (i === b ? own : random.between(0, most)));
+  batch.offset = withOthers(sequence.offset, 50);
+  if (sequence.prefix !== undefined) batch.prefix = withOthers(sequence.prefix, sizeOfKeys(sequence));
   return compare(call(env, batch), call(env, sequence), b, 0, sizeOfKeys(sequence));
 }
 
@@ -102,6 +110,7 @@ function paddedOnTheLeft(env) {
   const sequence = draw(env.random);
   const longer = padded(sequence, env.random, 7, 0);
   longer.offset += 7;
+  if (longer.prefix !== undefined) longer.prefix += 7;
   return compare(call(env, longer), call(env, sequence), 0, 7, sizeOfKeys(sequence));
 }
 

@@ -54,6 +54,22 @@ function otherWidths({ MultiHeadAttention, runtime, random }) {
   return mha.forward(q, k, v, { causal: 'end', outputGate, needWeights: 'averaged', returnLse: true });
 }
 
+/** Weights as files hold them, in 16 bits. */
+function halfWeights({ MultiHeadAttention, runtime, random }) {
+  const mha = new MultiHeadAttention({ embedDim: 24, numHeads: 4, runtime });
+  // Exponents that keep sums finite: of float16 from tiny ones to 1, of bfloat16 around 1.
+  const bits = (count, least, most) => Uint16Array.from({ length: count }, () => random.between(least, most));
+  mha.loadStateDict({
+    in_proj_weight: { dtype: 'F16', shape: [72, 24], data: bits(72 * 24, 0, 0x3c00) },
+    in_proj_bias: { dtype: 'BF16', shape: [72], data: bits(72, 0x3e00, 0x3f80) },
+    'out_proj.weight': { dtype: 'BF16', shape: [24, 24], data: bits(24 * 24, 0xbe00, 0xbf80) },
+    'out_proj.bias': { dtype: 'F16', shape: [24], data: bits(24, 0x8000, 0xbc00) },
+  });
+  const results = [mha.stateDict(), mha.forward(random.tensor([2, 9, 24]))];
+  mha.dispose();
+  return results;
+}
+
 /** A prefill, steps of some tokens, and single ones; the file at the end tells what is held. */
 const cached =
   (layerOptions, cacheOptions) =>
@@ -97,6 +113,7 @@ function ofItsOwn({ KvCache, scaledDotProductAttention, runtime, random }) {
 export const LAYER_CASES = [
   ...LAYERS.map(([name, options]) => [`layer: ${name}`, layer(options)]),
   ['layer: other widths, gate', otherWidths],
+  ['layer: 16-bit weights', halfWeights],
   ...['f32', 'f16', 'bf16', 'int8'].flatMap((dtype) => [
     [`cache: ${dtype}`, cached({}, { capacity: 160, dtype })],
     [`cache: ${dtype}, rope and qkNorm`, cached({ rope: true, qkNorm: true, bias: false }, { capacity: 160, dtype })],
