@@ -42,7 +42,12 @@ export default defineConfig({
     // The machine may be small, and one browser or one npm at a time is enough.
     maxWorkers: 2,
     projects: [
-      project('web', ['tests/web/*.test.ts'], 30_000, everyBuild),
+      project(
+        'web',
+        ['tests/web/*.test.ts', 'tests/web/known-failures/*.test.ts', 'tests/web/behaviours/*.test.ts'],
+        30_000,
+        everyBuild,
+      ),
       project('models', ['tests/web/models/*.test.ts'], 30_000, everyBuild),
       project('package', ['tests/package/*.test.ts'], 300_000, {
         fileParallelism: false,

@@ -58,6 +58,16 @@ function conformance(id, title, needs, flags) {
   };
 }
 
+/** Whether every known failure and every demanded behaviour has a test. */
+const behaviours = {
+  id: 'behaviours',
+  title: 'known failures that have a test',
+  needs: ['nodeModules'],
+  absent: absentWithout('known-failures.md', 'the lists of behaviours'),
+  command: () => [node, join(ROOT, 'tests/behaviours/run.mjs')],
+  parse: parseClosingLine,
+};
+
 /** A suite of Node's own test runner: every *.test.mjs of a folder. */
 function nodeTests(id, title, folder, needs) {
   return {
@@ -80,6 +90,8 @@ export const SUITES = [
   nodeTests('conformance-runner', 'conformance runner tests', 'tests/conformance', ['package', 'native']),
   conformance('conformance', 'conformance, JavaScript', ['package'], []),
   conformance('conformance-native', 'conformance, native', ['native'], ['--native']),
+  nodeTests('behaviours-script', 'coverage script tests', 'tests/behaviours', ['nodeModules']),
+  behaviours,
   vitest('web', 'package tests, sources', 'web', ['package']),
   vitest('models', 'package tests, published models', 'models', ['package'], {
     absent: absentWithout('models', 'the models'),
