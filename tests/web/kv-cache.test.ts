@@ -122,48 +122,6 @@ describe('T-12 one sequence, wherever it stands', () => {
   });
 });
 
-test('N-05 unused slots have no effect, in every dtype and for every length', () => {
-  for (const dtype of ['f32', 'f16', 'bf16', 'int8'] as CacheDType[]) {
-    for (let n = 1; n <= 8; ++n) {
-      const cache = KvCache.create({ numKvHeads: 1, headDim: 1, capacity: 8, dtype, runtime });
-      const bad = { data: new Float32Array(8).fill(NaN), shape: [1, 8, 1] };
-      cache.append(bad, bad);
-      cache.clear();
-      cache.append(zeros(1, n, 1), { data: new Float32Array(n).fill(2), shape: [1, n, 1] });
-      const { output } = scaledDotProductAttention(zeros(1, 1, 1), { cache, runtime });
-      expect(Math.abs(output.data[0]! - 2)).toBeLessThan(1e-6);
-      cache.dispose();
-    }
-  }
-  const cache = KvCache.create({ numKvHeads: 1, headDim: 1, capacity: 8, runtime });
-  cache.append(zeros(1, 3, 1), { data: Float32Array.of(1, 2, 3), shape: [1, 3, 1] });
-  expect(scaledDotProductAttention(zeros(1, 1, 1), { cache, runtime }).output.data[0]).toBe(2);
-});
-
-test('N-10 a mask works on 16-bit storage', () => {
-  const cache = KvCache.create({ numKvHeads: 1, headDim: 1, capacity: 2, dtype: 'f16', runtime });
-  cache.append(zeros(1, 2, 1), { data: Float32Array.of(10, 20), shape: [1, 2, 1] });
-  const attendMask = { data: Uint8Array.of(1, 0), shape: [1, 2] };
-  expect(scaledDotProductAttention(zeros(1, 1, 1), { cache, attendMask, runtime }).output.data[0]).toBe(10);
-});
-
-test('N-15 with three keys held and one appended, causality ends at the last', () => {
-  const cache = KvCache.create({ numKvHeads: 1, headDim: 1, capacity: 4, runtime });
-  const values = (...data: number[]): Tensor => ({ data: Float32Array.from(data), shape: [1, data.length, 1] });
-  cache.append(zeros(1, 3, 1), values(1, 2, 3));
-  cache.append(zeros(1, 1, 1), values(4));
-  for (const causal of [true, 'start', 'end'] as const) {
-    expect(scaledDotProductAttention(zeros(1, 1, 1), { cache, causal, runtime }).output.data[0]).toBe(2.5);
-  }
-});
-
-test('N-30 a window hides older tokens of a cache', () => {
-  const cache = KvCache.create({ numKvHeads: 1, headDim: 1, capacity: 6, runtime });
-  cache.append(zeros(1, 6, 1), { data: Float32Array.of(1, 2, 3, 4, 5, 6), shape: [1, 6, 1] });
-  const { output } = scaledDotProductAttention(zeros(1, 1, 1), { cache, window: [1, -1], runtime });
-  expect(output.data[0]).toBe(5.5);
-});
-
 test('K-03, K-08 a rolling cache is a window, at every length and however it is fed', () => {
   const mha = new MultiHeadAttention({ ...sizes, rope: true, runtime });
   const x = new Random(3).tensor(2, 40, E);

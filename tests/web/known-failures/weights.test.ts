@@ -1,12 +1,5 @@
 // What others got wrong with weights and layouts of the layer: weights per head, unbatched input.
-import {
-  MultiHeadAttention,
-  type Runtime,
-  type Tensor,
-  attentionTile,
-  load,
-  scaledDotProductAttention,
-} from 'headwise';
+import { MultiHeadAttention, type Runtime, type Tensor, load } from 'headwise';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { Random, VARIANTS, expectSameBits } from '../helpers.js';
 import { expectNear, floats, sigmoid } from '../lists.js';
