@@ -24,7 +24,7 @@ export const MASKS = [
     id: 'masks/integers',
     line: 'masks: masks of integer type (int64; uint8 for padding) → refused by torch, only bool and float are masks [TT, torch observed]',
     differs:
-      'bytes of 0 and 1 are the masks, since JavaScript has no array of booleans; other bytes, wider integers and Arrays of numbers are refused',
+      'booleans are masks, and so are bytes of 0 and 1, since no typed array holds booleans; other bytes, wider integers and Arrays of numbers are refused',
   },
   {
     id: 'masks/union',

@@ -99,7 +99,7 @@ describe.each(VARIANTS)('build %s', (variant) => {
       return [random.tensor(B, L, embedDim), random.tensor(B, S, kDim), random.tensor(B, S, vDim)];
     };
 
-    test('without masks', () => {
+    test('without masks (weights/shapes)', () => {
       const layer = layerOf(options, 1);
       compare(layer, inputs(layer, 2), {}, {});
     });
@@ -158,7 +158,7 @@ describe.each(VARIANTS)('build %s', (variant) => {
   describe('the arguments', () => {
     const options = { embedDim: 12, numHeads: 4 };
 
-    test('a key left out is the query, a value left out is the key', () => {
+    test('a key left out is the query, a value left out is the key (shapes/left-out)', () => {
       const { mha } = layerOf(options, 20);
       const random = new Random(21);
       const [x, y] = [random.tensor(2, 5, 12), random.tensor(2, 6, 12)];
@@ -183,7 +183,7 @@ describe.each(VARIANTS)('build %s', (variant) => {
       expect(want).not.toEqual(mha.forward(x).output.data);
     });
 
-    test('unbatched input gives unbatched output, with the bits of batch 1', () => {
+    test('unbatched input gives unbatched output, with the bits of batch 1 (shapes/unbatched)', () => {
       const { mha } = layerOf(options, 24);
       const random = new Random(25);
       const [x, y] = [random.tensor(5, 12), random.tensor(6, 12)];
@@ -315,7 +315,7 @@ describe.each(VARIANTS)('build %s', (variant) => {
       for (let row = 0; row < output.data.length; row += 12) expectSameBits(output.data.slice(row, row + 12), bias);
     });
 
-    test('batch size equal to length does not confuse the axes', () => {
+    test('batch size equal to length does not confuse the axes (shapes/batch-is-length)', () => {
       const layer = layerOf(options, 38);
       const random = new Random(39);
       compare(layer, [random.tensor(5, 5, 12), random.tensor(5, 5, 12), random.tensor(5, 5, 12)], {}, {});

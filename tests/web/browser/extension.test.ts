@@ -22,7 +22,7 @@ function extensionId(folder: string): string {
   return [...digest].map((digit) => 'abcdefghijklmnop'[parseInt(digit, 16)]).join('');
 }
 
-test('an extension page and its service worker compute attention', async () => {
+test('an extension page and its service worker compute attention (L-06)', async () => {
   const folder = join(packed.consumer, 'extension');
   cpSync(fileURLToPath(new URL('extension', import.meta.url)), folder, { recursive: true });
   mkdirSync(join(folder, 'headwise'));

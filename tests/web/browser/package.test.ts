@@ -57,7 +57,7 @@ interface PageResult {
   readonly evalError: string;
 }
 
-test('Chromium computes what Node computes', async () => {
+test('Chromium computes what Node computes, under a policy without eval (L-06)', async () => {
   const folder = join(packed.consumer, 'page');
   cpSync(join(root, 'tests/web/browser/package-page'), folder, { recursive: true });
   cpSync(join(packed.consumer, 'node_modules/headwise'), join(folder, 'headwise'), { recursive: true });
