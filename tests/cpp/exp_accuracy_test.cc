@@ -25,7 +25,7 @@ void ExpectWeight(float weight, double x) {
       << "x " << x << ", weight " << weight << ", expected " << expected;
 }
 
-TEST_P(ExpAccuracyTest, SweepOverRows) {
+TEST_P(ExpAccuracyTest, N46SweepOverRows) {
   Random random(46);
   std::vector<float> x;
   for (int n = 0; n <= 104 * 128; ++n) {

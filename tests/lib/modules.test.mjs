@@ -25,7 +25,7 @@ test('the relaxed build fuses multiply and add, the plain one does not', () => {
   assert.ok(occurrences(bytes.simd, ...relaxedMadd) < 3);
 });
 
-test('both builds compute with vectors', () => {
+test('both builds compute with vectors (B-01)', () => {
   const vectorLoad = [0xfd, 0x00];
   for (const variant of Object.keys(bytes)) assert.ok(occurrences(bytes[variant], ...vectorLoad) > 50, variant);
 });
