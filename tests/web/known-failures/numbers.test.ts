@@ -82,6 +82,10 @@ describe.each(VARIANTS)('%s build', (variant) => {
     expect(attend(column(1), column(1, 1), column(10, 20), { softcap: 2, attnBias })).toEqual([10]);
     const attendMask = mask([1, 2], 1, 0);
     expect(attend(column(1), column(1, 1), column(10, 20), { softcap: 2, attendMask })).toEqual([10]);
+    // And there is a cap.
+    const options = { runtime, scale: 1, softcap: 2, attnBias, needScores: 'biased' } as const;
+    const { scores } = scaledDotProductAttention(column(1), column(5, 1), column(10, 20), options);
+    expectNear(scores!.data, [2 * Math.tanh(2.5), -Infinity]);
   });
 
   test('a sink takes its share, of any size, and none at -Infinity (N-38)', () => {
