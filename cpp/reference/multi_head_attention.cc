@@ -39,12 +39,14 @@ AttentionOptions CoreOptions(const Config& config, const ExtraRows& extra,
   return core;
 }
 
-RotaryPositions QueryPositions(const LayerOptions& options) {
-  return {options.query_positions, options.query_offsets};
-}
-
-RotaryPositions KeyPositions(const LayerOptions& options) {
-  return {options.key_positions, nullptr};
+// Where query 0 of each entry stands for causality, and so turns.
+std::vector<int32_t> QueryOffsets(const LayerOptions& options, size_t batch,
+                                  size_t rows, size_t keys) {
+  std::vector<int32_t> offsets(batch);
+  for (size_t b = 0; b < batch; ++b) {
+    offsets[b] = static_cast<int32_t>(PositionOf(options, b, 0, rows, keys));
+  }
+  return offsets;
 }
 
 MultiHeadAttentionResult MultiHeadAttention(
@@ -73,10 +75,12 @@ MultiHeadAttentionResult MultiHeadAttention(
     NormaliseRows(norm.key_weight, epsilon, head_dim, &result.key);
   }
   if (options.rotary != nullptr) {
-    RotaryEmbedding(*options.rotary, QueryPositions(options), batch, rows,
-                    heads, head_dim, &result.query);
-    RotaryEmbedding(*options.rotary, KeyPositions(options), batch, keys,
-                    kv_heads, head_dim, &result.key);
+    const std::vector<int32_t> offsets =
+        QueryOffsets(options, batch, rows, keys);
+    RotaryEmbedding(*options.rotary, {options.query_positions, offsets.data()},
+                    batch, rows, heads, head_dim, &result.query);
+    RotaryEmbedding(*options.rotary, {options.key_positions, nullptr}, batch,
+                    keys, kv_heads, head_dim, &result.key);
   }
 
   const ExtraRows extra = ExtraRowsOf(config, weights);

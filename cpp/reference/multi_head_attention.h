@@ -37,9 +37,6 @@ ExtraRows ExtraRowsOf(const Config& config, const Weights& weights);
 // `options` as the functional core gets them from a layer.
 AttentionOptions CoreOptions(const Config& config, const ExtraRows& extra,
                              const LayerOptions& options);
-// Where queries and keys turn.
-RotaryPositions QueryPositions(const LayerOptions& options);
-RotaryPositions KeyPositions(const LayerOptions& options);
 
 // `config` has its defaults filled in (headwise::Resolve). options.cache is
 // not looked at: a cache gives what one pass over all tokens gives.

@@ -2,16 +2,28 @@
 import { checkOptions } from './arguments.js';
 import type { AttentionGeometry } from './attention-call.js';
 import type { ScoreOptions } from './attention-tile.js';
-import type { AttentionPlan, PlannedArray, PlannedResult } from './call-plan.js';
+import type { CacheFacts } from './cache-options.js';
+import type { AttentionPlan, PlannedResult } from './call-plan.js';
 import { typeError } from './errors.js';
+import { PLAIN, planOptions } from './forward-options.js';
 import { INSPECT_OPTION_NAMES, type InspectOptions } from './inspect.js';
 import type { LayerForwardOptions } from './layer-call-options.js';
 import type { ResolvedLayer } from './layer-options.js';
-import { checkPerBatch } from './mask-options.js';
-import { type Tensor, type TensorInput, MAX_SIZE, product } from './tensor.js';
+import { type Tensor, type TensorInput, product } from './tensor.js';
 
 /** What decides where queries and keys turn. */
-export type ProjectHeadsOptions = Pick<LayerForwardOptions, 'queryOffset' | 'positions' | 'keyPositions' | 'cache'>;
+export type ProjectHeadsOptions = Pick<
+  LayerForwardOptions,
+  | 'causal'
+  | 'queryOffset'
+  | 'queryLengths'
+  | 'keyLengths'
+  | 'cumulativeQueryLengths'
+  | 'cumulativeKeyLengths'
+  | 'positions'
+  | 'keyPositions'
+  | 'cache'
+>;
 
 /** The heads of a call as attention sees them: projected, with bias, normalised and turned. No B when unbatched. */
 export interface ProjectedHeads {
@@ -29,12 +41,21 @@ export type LayerScoreOptions = Omit<ScoreOptions, 'layout' | 'runtime'> & OfLay
 /** Of inspect() of a layer: defaults are the layer's. */
 export type LayerInspectOptions = Omit<InspectOptions, 'layout' | 'runtime'> & OfLayer;
 
-export const PROJECT_NAMES: ReadonlySet<string> = new Set([
+const PLACE_NAMES = [
+  'causal',
   'queryOffset',
+  'queryLengths',
+  'keyLengths',
+  'cumulativeQueryLengths',
+  'cumulativeKeyLengths',
+] as const satisfies readonly (keyof ProjectHeadsOptions)[];
+export const PROJECT_NAMES: ReadonlySet<string> = new Set([
+  ...PLACE_NAMES,
   'positions',
   'keyPositions',
   'cache',
 ] satisfies (keyof ProjectHeadsOptions)[]);
+const PLACED: ReadonlySet<string> = new Set(PLACE_NAMES);
 
 const isOfLayer = (name: (typeof INSPECT_OPTION_NAMES)[number]): boolean => name !== 'layout' && name !== 'runtime';
 // The cache is known, to be refused with a reason.
@@ -55,21 +76,20 @@ export function checkInspectOptions(
   throw typeError({ call, argument: 'cache', got: 'given', wanted: 'left away', wayOut }, 'conflict');
 }
 
-/** The plan of a call that projects, before what the layer adds. */
+/** The plan of a call that projects, before what the layer adds. Of the options only places count. */
 export function planHeads(
   call: string,
   layer: ResolvedLayer,
   g: AttentionGeometry,
   batched: boolean,
   withValue: boolean,
-  queryOffset: unknown,
+  options: Partial<ProjectHeadsOptions>,
+  cache: CacheFacts | undefined,
 ): AttentionPlan {
-  const arrays: PlannedArray[] = [];
-  const sizes = { ...g, batched };
-  const offsets = checkPerBatch(call, 'queryOffset', queryOffset, sizes, -MAX_SIZE, MAX_SIZE - g.queryLength);
-  if (offsets !== undefined) {
-    arrays.push({ slot: 'queryOffsets', name: 'queryOffset', data: offsets, length: offsets.length });
-  }
+  // Without rope heads have no place.
+  const places = layer.rope && Object.fromEntries(PLACE_NAMES.map((name) => [name, options[name]]));
+  const context = { known: PLACED, defaults: { ...PLAIN, rope: layer.rope }, cache };
+  const plan = planOptions(call, places, { ...g, batched }, g, context);
   const { numHeads, numKvHeads, headDim, vHeadDim } = layer;
   const result = (name: 'queryHeads' | 'keyHeads' | 'valueHeads', ...shape: number[]): PlannedResult => ({
     name,
@@ -81,27 +101,18 @@ export function planHeads(
     result('keyHeads', numKvHeads, g.keyLength, headDim),
     ...(withValue ? [result('valueHeads', numKvHeads, g.keyLength, vHeadDim)] : []),
   ];
-  // What is 0 in a block would be a window of the own position alone.
-  const numbers = [
-    ['windowLeft', -1],
-    ['windowRight', -1],
-  ] as const;
-  return { numbers, arrays, results, rope: layer.rope, queryLengths: undefined, out: undefined };
+  return { ...plan, results };
 }
 
 /** Positions count for rope alone here. */
-export function checkTurns(call: string, { rope }: ResolvedLayer, queryOffset: unknown): void {
-  if (queryOffset === undefined || rope !== undefined) return;
-  throw typeError(
-    {
-      call,
-      argument: 'queryOffset',
-      got: 'given to a layer without rope',
-      wanted: 'left away',
-      wayOut: 'heads do not depend on it; give it to what attends with them',
-    },
-    'conflict',
-  );
+export function checkTurns(call: string, { rope }: ResolvedLayer, options: Partial<ProjectHeadsOptions>): void {
+  if (rope !== undefined) return;
+  for (const argument of PLACE_NAMES) {
+    if (options[argument] === undefined) continue;
+    const wayOut = 'heads do not depend on it; give it to what attends with them';
+    const wanted = 'left away';
+    throw typeError({ call, argument, got: 'given to a layer without rope', wanted, wayOut }, 'conflict');
+  }
 }
 
 /** What stands where values would when only the scores count. */

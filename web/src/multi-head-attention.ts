@@ -8,7 +8,7 @@ import {
   type WeightedResult,
 } from './attention-call.js';
 import { type Tiles, openTiles, pickScoreOptions } from './attention-tile.js';
-import { checkCacheConflicts } from './cache-options.js';
+import type { CacheFacts } from './cache-options.js';
 import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
 import { describe } from './describe.js';
@@ -204,7 +204,7 @@ export class MultiHeadAttention {
     this.#handle.get(PROJECT_HEADS);
     const inputs = checkLayerInputs(PROJECT_HEADS, this.#layer, input, rest);
     const o = checkOptions<ProjectHeadsOptions>(PROJECT_HEADS, inputs.options, PROJECT_NAMES);
-    checkTurns(PROJECT_HEADS, this.#layer, o.queryOffset);
+    checkTurns(PROJECT_HEADS, this.#layer, o);
     const { query, key, value } = this.#project(PROJECT_HEADS, inputs, o, true);
     return { query, key, value: value as Tensor };
   }
@@ -423,10 +423,9 @@ export class MultiHeadAttention {
     options: Partial<ProjectHeadsOptions>,
     withValue: boolean,
   ): Pick<ProjectedHeads, 'query' | 'key'> & Partial<ProjectedHeads> {
-    const { queryOffset, positions, keyPositions } = options;
+    const { positions, keyPositions } = options;
     const cache = this.#openCache(name, options, geometry);
-    if (cache !== undefined) checkCacheConflicts(name, cache.config, { queryOffset }, undefined);
-    const heads = planHeads(name, this.#layer, geometry, batched, withValue, queryOffset);
+    const heads = planHeads(name, this.#layer, geometry, batched, withValue, options, factsOf(cache));
     const context = this.#callContext(batched, key === query, cache);
     const plan = planLayerOptions(name, { positions, keyPositions }, geometry, heads, context);
     const sized = { ...geometry, valueSize: withValue ? geometry.valueSize : 0, outputSize: 0 };
@@ -486,7 +485,7 @@ export class MultiHeadAttention {
     const plan = planOptions(call, options, { ...geometry, keyLength: seen, batched }, sized, {
       known: LAYER_CALL_NAMES,
       defaults: this.#defaults,
-      cache: cache && { window: cache.config.window, position: (b: number) => cache.raw.length(b) },
+      cache: factsOf(cache),
     });
     if (cache !== undefined) checkRollingQueries(call, cache, queryLength, plan);
     const context = this.#callContext(batched, selfAttention, cache);
@@ -533,6 +532,10 @@ export class MultiHeadAttention {
     this.#reservedEpoch = epoch;
   }
 }
+
+/** Of a cache that the call's own tokens are still to join. */
+const factsOf = (cache: OpenCache | undefined): CacheFacts | undefined =>
+  cache && { window: cache.config.window, position: (b) => cache.raw.length(b) };
 
 /** The error says all; a promise that rejects behind it must not end the process. */
 function ignoreRejection(result: unknown): void {
