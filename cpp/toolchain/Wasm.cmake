@@ -29,6 +29,11 @@ set(HEADWISE_WASM_MODULE_LINK_OPTIONS
   -sEXPORT_ES6
   -sENVIRONMENT=web
   -sDYNAMIC_EXECUTION=0
+  # Kernels stay functions of their own. Binaryen puts every function that has
+  # one caller into that caller, up to the one that JavaScript calls; V8 keeps
+  # its first, quick code of a function while that runs, and so a first call of
+  # 4 heads at L = 4096 took 4.9 times as long as the second in Node 24.
+  -sBINARYEN_EXTRA_PASSES=--one-caller-inline-max-function-size=400
   -sINCOMING_MODULE_JS_API=instantiateWasm
   # Views are made afresh after every call that may grow the memory.
   -sEXPORTED_RUNTIME_METHODS=HEAPU8,HEAP32,HEAPF32,HEAPF64

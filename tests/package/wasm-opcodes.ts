@@ -8,6 +8,8 @@ export interface OpcodeCounts {
   /** Relaxed SIMD: 0xfd with 0x100 and above. */
   readonly relaxed: number;
   readonly atomic: number;
+  /** The most 128-bit SIMD in one function. */
+  readonly simdOfOne: number;
 }
 
 class Reader {
@@ -39,7 +41,7 @@ const CODE_SECTION = 10;
 export function countOpcodes(bytes: Uint8Array): OpcodeCounts {
   const reader = new Reader(bytes);
   reader.skip(8);
-  const counts = { instructions: 0, simd: 0, relaxed: 0, atomic: 0 };
+  const counts = { instructions: 0, simd: 0, relaxed: 0, atomic: 0, simdOfOne: 0 };
   while (reader.at < bytes.length) {
     const id = reader.byte();
     const size = reader.leb();
@@ -60,6 +62,7 @@ function countFunction(module: Reader, counts: Counts): void {
   const size = module.leb();
   const reader = new Reader(module.bytes, module.at + size);
   reader.at = module.at;
+  const before = counts.simd;
   for (let groups = reader.leb(); groups > 0; --groups) {
     reader.leb();
     reader.byte();
@@ -69,6 +72,7 @@ function countFunction(module: Reader, counts: Counts): void {
     counts.instructions += 1;
   }
   if (reader.at !== reader.end) throw new Error(`a function ends at ${reader.at}, not at ${reader.end}`);
+  counts.simdOfOne = Math.max(counts.simdOfOne, counts.simd - before);
   module.at = reader.end;
 }
 

@@ -149,11 +149,13 @@ HWY_INLINE void AddFlaggedValues(const AttentionArgs& args,
   }
 }
 
-// One tile of rows against one chunk.
+// One tile of rows against one chunk. A function of its own, so that an engine
+// can replace its first, quick code of it while the loops around go on; see
+// Wasm.cmake.
 template <size_t kRows>
-HWY_INLINE void AttendChunk(const AttentionArgs& args, size_t row,
-                            const KeyChunk& chunk, const TileSpan& span,
-                            float* sums) {
+HWY_NOINLINE void AttendChunk(const AttentionArgs& args, size_t row,
+                              const KeyChunk& chunk, const TileSpan& span,
+                              float* sums) {
   const FloatTag d;
   float* scores = args.scores;
   TileScores<kRows>(args, row, chunk, span, ScoreStage::kBiased, scores);

@@ -50,31 +50,40 @@ HWY_INLINE void MatMulTile(const float* tile, const float* panel, size_t steps,
   TileProduct<kRows, 1, kTileRows>(d, tile, panel, steps, init, store);
 }
 
+// All rows by one panel of b, for `steps` of the depth from `k` on. Not
+// inlined, so that an engine can replace its first, quick code while a product
+// lasts.
+HWY_NOINLINE void MatMulPanel(const MatMulArgs& args, size_t k, size_t steps,
+                              size_t col) {
+  const size_t width = 2 * hn::Lanes(FloatTag());
+  const float* panel = args.panels + col * args.depth + k * width;
+  const float* bias = k == 0 ? args.bias + col : nullptr;
+  const size_t valid = args.cols - col;
+  for (size_t row = 0; row < args.rows; row += kTileRows) {
+    const float* tile = args.tiles + row * args.depth + k * kTileRows;
+    float* c = args.c + row * args.c_stride + col;
+    switch (args.rows - row) {
+      case 1:
+        MatMulTile<1>(tile, panel, steps, bias, c, args.c_stride, valid);
+        break;
+      case 2:
+        MatMulTile<2>(tile, panel, steps, bias, c, args.c_stride, valid);
+        break;
+      case 3:
+        MatMulTile<3>(tile, panel, steps, bias, c, args.c_stride, valid);
+        break;
+      default:
+        MatMulTile<4>(tile, panel, steps, bias, c, args.c_stride, valid);
+    }
+  }
+}
+
 void MatMul(const MatMulArgs& args) {
   const size_t width = 2 * hn::Lanes(FloatTag());
   for (size_t k = 0; k == 0 || k < args.depth; k += kDepthBlock) {
     const size_t steps = HWY_MIN(kDepthBlock, args.depth - k);
     for (size_t col = 0; col < args.cols; col += width) {
-      const float* panel = args.panels + col * args.depth + k * width;
-      const float* bias = k == 0 ? args.bias + col : nullptr;
-      const size_t valid = args.cols - col;
-      for (size_t row = 0; row < args.rows; row += kTileRows) {
-        const float* tile = args.tiles + row * args.depth + k * kTileRows;
-        float* c = args.c + row * args.c_stride + col;
-        switch (args.rows - row) {
-          case 1:
-            MatMulTile<1>(tile, panel, steps, bias, c, args.c_stride, valid);
-            break;
-          case 2:
-            MatMulTile<2>(tile, panel, steps, bias, c, args.c_stride, valid);
-            break;
-          case 3:
-            MatMulTile<3>(tile, panel, steps, bias, c, args.c_stride, valid);
-            break;
-          default:
-            MatMulTile<4>(tile, panel, steps, bias, c, args.c_stride, valid);
-        }
-      }
+      MatMulPanel(args, k, steps, col);
     }
   }
 }
