@@ -29,9 +29,10 @@ export type PerBatch = number | readonly number[] | Int32Array;
 
 /**
  * Options of an attention call. B batch, H heads, L query length, S key length; a size of 1 is repeated. All masks
- * compose: a key is seen only if every one of them lets it. Query i stands at position queryOffset + i (with a cache:
- * behind the tokens it held before), key j at position j, both counted from the start of their sequence. The order is:
- * scale · q·k → softcap → scoreMod → + ALiBi and attnBias → masks → softmax with sink → · V.
+ * compose: a key is seen only if every one of them lets it. Query i stands at position queryOffset + i (with causal:
+ * 'end' at S - L + i, with a cache behind the tokens it held before), key j at position j, both counted from the start
+ * of their sequence. The order is: scale · q·k → softcap → scoreMod → + ALiBi and attnBias → masks → softmax with sink
+ * → · V.
  */
 export interface ForwardOptions {
   /** 1 = may attend. [L, S], or [B, H, L, S]; unbatched also [H, L, S]. */
@@ -53,7 +54,8 @@ export interface ForwardOptions {
   readonly prefixLengths?: PerBatch | undefined;
   /**
    * Where the queries stand: query i at position queryOffset + i. Counts for causal: true, window, alibi,
-   * attentionChunk and rope. Default 0; with a cache, the tokens held before.
+   * attentionChunk, blockMask, maskMod, scoreMod and rope. Default 0. Not to be given with causal: 'end', which has
+   * keyLengths (or S) - queryLengths (or L), nor with a cache, which has the tokens held before.
    */
   readonly queryOffset?: PerBatch | undefined;
   /**
@@ -262,7 +264,7 @@ export function planOptions(
         call,
         'queryOffset',
         `given with causal: ${describe(o.causal ?? false)}`,
-        "left away, or given with causal: true or 'start', window, alibi, attentionChunk or a mask by position",
+        "left away, or given with causal: true or 'start', window, alibi, attentionChunk, blockMask, maskMod or scoreMod",
         { wayOut: "'end' has an offset of its own, and without any of these no position counts" },
       );
     }

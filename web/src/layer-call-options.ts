@@ -23,11 +23,15 @@ export interface LayerForwardOptions extends ForwardOptions {
    */
   readonly cache?: KvCache | undefined;
   /**
-   * With rope: positions of the queries, [B, L], or [axes, B, L] with sections. Default: queryOffset + i; with a
-   * cache, behind the tokens it held.
+   * With rope: where the queries turn, [B, L], or [axes, B, L] with sections. Masks, windows and ALiBi stay where they
+   * are. Default: queryOffset + i; with causal: 'end' S - L + i (keyLengths and queryLengths in their place where they
+   * are given); with a cache behind the tokens it held; in packed sequences counted from the start of each.
    */
   readonly positions?: Int32Array | undefined;
-  /** The same of the keys, [B, S]. Default: `positions` where the queries are the keys, otherwise j. */
+  /**
+   * The same of the keys, [B, S]. Default: `positions` where the queries are the keys, otherwise j, in packed sequences
+   * counted from the start of each.
+   */
   readonly keyPositions?: Int32Array | undefined;
   /** Factor of the heads' outputs before the output projection: [B, L, H · Dv]; unbatched [L, H · Dv]. */
   readonly outputGate?: Tensor | undefined;

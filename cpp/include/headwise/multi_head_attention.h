@@ -55,7 +55,7 @@ struct LayerOptions : AttentionOptions {
   // Rotary embedding of the projected queries and keys. Positions default to
   // those of causality and windows: query_offsets, Causal::kEnd's own offset, or
   // the cache's length, plus i for queries (and for keys with a cache); j for
-  // keys.
+  // keys. Both count from the start of a packed sequence.
   const RotaryConfig* rotary = nullptr;
   const int32_t* query_positions = nullptr;  // [axes, B, L]
   const int32_t* key_positions = nullptr;    // [axes, B, S]
@@ -122,9 +122,9 @@ class MultiHeadAttention {
 
   // The heads that Forward would attend with, the same bits: what
   // AttentionTile and ScaledDotProductAttention take. Inputs and workspace as
-  // in Forward; of the options qk_norm, rotary, positions, query_offsets and
-  // cache count. Nothing is appended to a cache: rows stand behind what it
-  // holds.
+  // in Forward; of the options qk_norm and what says where rows stand count:
+  // rotary, positions, query_offsets, causal, lengths, packed sequences and
+  // cache. Nothing is appended to a cache: rows stand behind what it holds.
   //
   // Errors: as Forward. Then nothing was written.
   Status ProjectHeads(const TensorView<const float>& query,
