@@ -167,6 +167,22 @@ const OPTIONS: Case[] = [
     { ...TYPE, code: 'unknown-option', argument: '"attn_mask"', got: 'unknown', wanted: 'attendMask (1 = may attend)' },
   ],
   [
+    'a name from Keras and Hugging Face',
+    withOptions({ attention_mask: 1 }),
+    {
+      ...TYPE,
+      code: 'unknown-option',
+      argument: '"attention_mask"',
+      got: 'unknown',
+      wanted: 'keyPaddingMask (1 = padding)',
+    },
+  ],
+  [
+    'a name from Hugging Face',
+    withOptions({ sliding_window: 4 }),
+    { ...TYPE, code: 'unknown-option', argument: '"sliding_window"', got: 'unknown', wanted: 'window: [n - 1, 0]' },
+  ],
+  [
     'an option to come',
     withOptions({ dropout: 0.1 }),
     { ...TYPE, code: 'unknown-option', argument: '"dropout"', got: 'not in this version', wanted: 'later version' },
