@@ -309,6 +309,21 @@ TEST_P(BlockMaskTest, WorkFallsWithWhatIsSeen) {
   causal.causal = Causal::kStart;
   EXPECT_LT(ScoresComputed(causal), 0.51 * all);
 
+  // The same said by a dense mask, or by a bias.
+  std::vector<uint8_t> triangle(1024 * 1024);
+  for (size_t n = 0; n < triangle.size(); ++n) {
+    triangle[n] = n % 1024 <= n / 1024;
+  }
+  AttentionCase masked = Long(1024);
+  masked.attend = MatrixMask<uint8_t>(1024, 1024, triangle);
+  EXPECT_LT(ScoresComputed(masked), 0.51 * all);
+  AttentionCase biased = Long(1024);
+  biased.bias.rows = biased.bias.keys = 1024;
+  for (const uint8_t seen : triangle) {
+    biased.bias.data.push_back(seen != 0 ? 0.0f : -kInf);
+  }
+  EXPECT_LT(ScoresComputed(biased), 0.51 * all);
+
   // A window's work grows with the length, not with its square.
   const auto windowed = [](size_t length) {
     AttentionCase test = Long(length);

@@ -104,15 +104,12 @@ export function planHeads(
   return { ...plan, results };
 }
 
-/** Positions count for rope alone here. */
-export function checkTurns(call: string, { rope }: ResolvedLayer, options: Partial<ProjectHeadsOptions>): void {
-  if (rope !== undefined) return;
-  for (const argument of PLACE_NAMES) {
-    if (options[argument] === undefined) continue;
-    const wayOut = 'heads do not depend on it; give it to what attends with them';
-    const wanted = 'left away';
-    throw typeError({ call, argument, got: 'given to a layer without rope', wanted, wayOut }, 'conflict');
-  }
+/** What describes a call as a whole is welcome without rope, too; an offset that moves nothing is not. */
+export function checkTurns(call: string, { rope }: ResolvedLayer, { queryOffset }: Partial<ProjectHeadsOptions>): void {
+  if (queryOffset === undefined || rope !== undefined) return;
+  const wayOut = 'heads do not depend on it; give it to what attends with them';
+  const got = 'given to a layer without rope';
+  throw typeError({ call, argument: 'queryOffset', got, wanted: 'left away', wayOut }, 'conflict');
 }
 
 /** What stands where values would when only the scores count. */

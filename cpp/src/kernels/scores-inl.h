@@ -121,7 +121,35 @@ class BlockSpan {
   size_t end_ = 0;
 };
 
-// The part of a chunk that `rows` rows, from `row`, may see by position.
+// What hides a key: a zero byte, a bias of -infinity.
+HWY_INLINE bool Hides(uint8_t attend) { return attend == 0; }
+HWY_INLINE bool Hides(float bias) {
+  return bias == -std::numeric_limits<float>::infinity();
+}
+
+// Shrinks [*lo, *hi) to what some of `rows` rows, from `row`, see by a mask of
+// one value a key. Rows that see the ends, as most do, cost a glance.
+template <typename T>
+HWY_INLINE void NarrowByMask(const MaskRows<T>& mask, size_t row, size_t rows,
+                             size_t column, size_t* lo, size_t* hi) {
+  if (mask.data == nullptr || mask.key_stride == 0) return;
+  size_t first = *hi;
+  size_t last = *lo;
+  for (size_t r = row; r < row + rows; ++r) {
+    const T* HWY_RESTRICT seen = mask.data + r * mask.row_stride + column;
+    size_t j = *lo;
+    while (j < first && Hides(seen[j])) ++j;
+    first = j;
+    j = *hi;
+    while (j > last && Hides(seen[j - 1])) --j;
+    last = j;
+  }
+  *lo = first;
+  *hi = HWY_MAX(first, last);
+}
+
+// The part of a chunk that `rows` rows, from `row`, may see by position and
+// masks.
 HWY_INLINE TileSpan SpanOfTile(const AttentionArgs& args, size_t row,
                                size_t rows, const KeyChunk& chunk,
                                size_t width) {
@@ -138,7 +166,12 @@ HWY_INLINE TileSpan SpanOfTile(const AttentionArgs& args, size_t row,
       hi = HWY_MAX(hi, span.lead);
     }
   }
-  return MakeSpan(HWY_MIN(lo, hi), hi, width);
+  lo = HWY_MIN(lo, hi);
+  if (!chunk.always && lo < hi) {
+    NarrowByMask(args.attend, row, rows, chunk.column, &lo, &hi);
+    NarrowByMask(args.bias, row, rows, chunk.column, &lo, &hi);
+  }
+  return lo < hi ? MakeSpan(lo, hi, width) : TileSpan();
 }
 
 // Calls body(row, rows-as-constant) for each tile of `rows` rows.
@@ -181,7 +214,9 @@ HWY_INLINE void HideByBytes(D d, const uint8_t* mask, size_t key_stride,
   const hn::RebindToUnsigned<D> du;
   const hn::Rebind<uint8_t, D> du8;
   const auto hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
-  for (size_t j = span.panel_lo; j < span.hi; j += hn::Lanes(d)) {
+  // Whole panels: what the span leaves out at its ends is hidden here, too.
+  const size_t end = HWY_MIN(span.panel_hi, chunk.count);
+  for (size_t j = span.panel_lo; j < end; j += hn::Lanes(d)) {
     const size_t column = chunk.column + j;
     const auto bytes =
         LoadMask(du8, mask + column * key_stride, key_stride, columns - column);
@@ -201,7 +236,9 @@ HWY_INLINE void AddBias(D d, const float* bias, size_t key_stride,
                         size_t columns, const KeyChunk& chunk,
                         const TileSpan& span, float* HWY_RESTRICT scores) {
   const auto hidden = hn::Set(d, -std::numeric_limits<float>::infinity());
-  for (size_t j = span.panel_lo; j < span.hi; j += hn::Lanes(d)) {
+  // Whole panels: what the span leaves out at its ends is hidden here, too.
+  const size_t end = HWY_MIN(span.panel_hi, chunk.count);
+  for (size_t j = span.panel_lo; j < end; j += hn::Lanes(d)) {
     const size_t column = chunk.column + j;
     const auto b =
         LoadMask(d, bias + column * key_stride, key_stride, columns - column);
