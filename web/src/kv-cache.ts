@@ -66,11 +66,13 @@ const ALL_NAMES: ReadonlySet<string> = new Set([
   'runtime',
 ] satisfies (keyof KvCacheOptions)[]);
 
-/** A cache as a call uses it. */
+/** A cache as a call uses it. What the call is laid out for is the lengths that were found when it began. */
 export interface OpenCache {
   readonly config: CacheConfig;
-  readonly raw: RawKvCache;
+  readonly lengths: readonly number[];
   readonly core: Core;
+  /** The cache as it is now, when nothing has changed it since. */
+  raw(): RawKvCache;
 }
 
 interface Inside {
@@ -103,17 +105,57 @@ export function openCache(call: string, value: unknown, core: Core | undefined):
       'conflict',
     );
   }
-  return { config: (value as KvCache).config, raw, core: inside.core };
+  const { core: own, handle } = inside;
+  return openUnchanged(call, (value as KvCache).config, own, handle, raw);
 }
+
+function openUnchanged(
+  call: string,
+  config: CacheConfig,
+  core: Core,
+  handle: Handle<RawKvCache>,
+  raw: RawKvCache,
+): OpenCache {
+  const lengths = lengthsOf(config, raw);
+  return {
+    config,
+    lengths,
+    core,
+    // Getters of the arguments and a maskMod are the caller's: they may have appended, cropped or disposed of it.
+    raw() {
+      const now = handle.get(call);
+      const b = lengths.findIndex((length, entry) => now.length(entry) !== length);
+      if (b < 0) return now;
+      throw typeError(
+        {
+          call,
+          argument: 'cache',
+          got: `with ${now.length(b)} tokens in entry ${b} now`,
+          wanted: `with ${lengths[b]}, as when the call began`,
+          wayOut: 'change it before or after the call, not in its getters or its maskMod',
+        },
+        'conflict',
+      );
+    },
+  };
+}
+
+const lengthsOf = ({ batch }: CacheConfig, raw: RawKvCache): number[] =>
+  Array.from({ length: batch }, (_, b) => raw.length(b));
 
 /**
  * The longest entry after `counts` (all: n) more tokens; throws when they do not fit.
  * @internal
  */
-export function checkRoom(call: string, { config, raw }: OpenCache, n: number, counts: Int32Array | undefined): number {
+export function checkRoom(
+  call: string,
+  { config, lengths }: Pick<OpenCache, 'config' | 'lengths'>,
+  n: number,
+  counts: Int32Array | undefined,
+): number {
   let longest = 0;
   for (let b = 0; b < config.batch; ++b) {
-    const held = raw.length(b);
+    const held = lengths[b] as number;
     const length = held + (counts === undefined ? n : (counts[b] as number));
     longest = Math.max(longest, length);
     if (config.window > 0 || length <= config.capacity) continue;
@@ -229,7 +271,7 @@ export class KvCache {
   /** The same of every entry. */
   get lengths(): number[] {
     const raw = this.#open('lengths');
-    return Array.from({ length: this.config.batch }, (_, b) => raw.length(b));
+    return lengthsOf(this.config, raw);
   }
   /** Tokens that an entry may take in; Infinity for a rolling cache. */
   get capacity(): number {
@@ -262,7 +304,7 @@ export class KvCache {
     this.#checkShape(call, 'value.shape', values.shape, [batch, numKvHeads, n, vHeadDim]);
     const list = counts === undefined ? undefined : this.#perEntry(call, 'counts', counts, n);
     const raw = this.#handle.get(call);
-    checkRoom(call, { config: this.config, raw, core: this.#core }, n, list);
+    checkRoom(call, { config: this.config, lengths: lengthsOf(this.config, raw) }, n, list);
     const core = this.#core;
     core.exclusively(call, () => {
       core.begin();

@@ -243,10 +243,17 @@ export function checkRollingQueries(
   );
 }
 
-/** S after the call; throws when the cache has no room, so that nothing has changed then. */
-export function cachedKeyLength(call: string, cache: OpenCache, options: unknown, g: AttentionGeometry): number {
-  const { queryLengths } = (options ?? {}) as LayerForwardOptions;
-  const sizes = { ...g, batched: true };
-  const counts = checkPerBatch(call, 'queryLengths', queryLengths, sizes, 0, () => g.queryLength);
-  return checkRoom(call, cache, g.queryLength, counts);
+/**
+ * S after the call, and the tokens of each entry, read once; throws when the cache has no room, so that nothing has
+ * changed then.
+ */
+export function cachedKeyLength(
+  call: string,
+  cache: OpenCache,
+  options: unknown,
+  g: AttentionGeometry,
+): { seen: number; queryLengths: Int32Array | undefined } {
+  const given = ((options ?? {}) as LayerForwardOptions).queryLengths;
+  const queryLengths = checkPerBatch(call, 'queryLengths', given, g, 0, () => g.queryLength);
+  return { seen: checkRoom(call, cache, g.queryLength, queryLengths), queryLengths };
 }

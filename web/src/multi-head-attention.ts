@@ -42,7 +42,14 @@ import {
 import { type MultiHeadAttentionOptions, type ResolvedLayer, resolveLayer } from './layer-options.js';
 import { type LayerInputs, checkLayerInputs, extraKeys, layerGeometry } from './layer-inputs.js';
 import { type LoadOptions, runtimeOf } from './load.js';
-import { CONFIG, CONFIG_SLOTS, type ConfigSlot, type RawMultiHeadAttention, WEIGHT_SLOTS } from './raw.js';
+import {
+  CONFIG,
+  CONFIG_SLOTS,
+  type ConfigSlot,
+  type RawKvCache,
+  type RawMultiHeadAttention,
+  WEIGHT_SLOTS,
+} from './raw.js';
 import { coreFor } from './runtime.js';
 import {
   type LoadStateDictOptions,
@@ -407,12 +414,13 @@ export class MultiHeadAttention {
     const [sized, plan] = this.#plan(name, options, geometry, batched, cache, key === query);
     const call = new AttentionCall(this.#core, name, sized, plan);
     const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
-    // Anew: a getter of the arguments may have disposed of the layer.
+    // Anew: a getter of the arguments may have disposed of the layer, or changed the cache.
     const raw = this.#handle.get(name);
+    const rawCache = cache?.raw();
     return this.#core.exclusively(name, () => {
-      call.prepare(key === query, sameValue, () => this.#reserve(name, raw, geometry, cache));
+      call.prepare(key === query, sameValue, () => this.#reserve(name, raw, geometry, rawCache));
       call.writeInputs(query, key, value);
-      call.invoke((block) => (cache === undefined ? raw.forward(block) : raw.forwardCached(block, cache.raw)));
+      call.invoke((block) => (rawCache === undefined ? raw.forward(block) : raw.forwardCached(block, rawCache)));
       return call.results();
     });
   }
@@ -432,11 +440,12 @@ export class MultiHeadAttention {
     const call = new AttentionCall(this.#core, name, sized, plan);
     const sameValue = value === query ? 'query' : value === key ? 'key' : 'own';
     const raw = this.#handle.get(name);
+    const rawCache = cache?.raw();
     const results = this.#core.exclusively(name, () => {
       call.prepare(key === query, sameValue, () => this.#reserve(name, raw, geometry, undefined));
       call.writeInputs(query, key, value);
       call.invoke((block) =>
-        cache === undefined ? raw.projectHeads(block) : raw.projectHeadsCached(block, cache.raw),
+        rawCache === undefined ? raw.projectHeads(block) : raw.projectHeadsCached(block, rawCache),
       );
       return call.results();
     });
@@ -470,14 +479,17 @@ export class MultiHeadAttention {
   /** The options after all checks, and the geometry with the columns that a cache brings. */
   #plan(
     call: string,
-    options: unknown,
+    given: unknown,
     geometry: AttentionGeometry,
     batched: boolean,
     cache: OpenCache | undefined,
     selfAttention: boolean,
   ): readonly [AttentionGeometry, AttentionPlan] {
     const { batch, queryLength } = geometry;
-    const seen = cache === undefined ? geometry.keyLength : cachedKeyLength(call, cache, options, geometry);
+    const held = cache === undefined ? undefined : cachedKeyLength(call, cache, given, geometry);
+    const seen = held?.seen ?? geometry.keyLength;
+    // The numbers that the columns were counted from: an Array could answer otherwise a second time.
+    const options = held === undefined ? given : { ...(given as object), queryLengths: held.queryLengths };
     const sized =
       cache === undefined
         ? geometry
@@ -509,10 +521,10 @@ export class MultiHeadAttention {
     call: string,
     raw: RawMultiHeadAttention,
     { batch, queryLength, keyLength }: AttentionGeometry,
-    cache: OpenCache | undefined,
+    cache: RawKvCache | undefined,
   ): void {
     if (cache !== undefined) {
-      this.#core.check(call, raw.reserveCached(batch, queryLength, cache.raw));
+      this.#core.check(call, raw.reserveCached(batch, queryLength, cache));
       return;
     }
     // The scratch only grows, so a call of the same sizes needs no second asking.
@@ -535,7 +547,7 @@ export class MultiHeadAttention {
 
 /** Of a cache that the call's own tokens are still to join. */
 const factsOf = (cache: OpenCache | undefined): CacheFacts | undefined =>
-  cache && { window: cache.config.window, position: (b) => cache.raw.length(b) };
+  cache && { window: cache.config.window, position: (b) => cache.lengths[b] as number };
 
 /** The error says all; a promise that rejects behind it must not end the process. */
 function ignoreRejection(result: unknown): void {

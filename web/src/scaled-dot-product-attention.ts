@@ -135,15 +135,16 @@ function attendToCache(query: TensorInput, options: Partial<AttentionOptions>): 
   }
   const { geometry, seen } = cachedGeometry(query, cache, layout);
   const sizes = { ...geometry, keyLength: seen, batched: query.shape.length === 4 };
-  const position = (b: number, count: number): number => cache.raw.length(b) - count;
+  const position = (b: number, count: number): number => (cache.lengths[b] as number) - count;
   const context = { known: KNOWN, defaults: PLAIN, cache: { window: cache.config.window, position } };
   const plan = planOptions(CALL, options, sizes, geometry, context);
   checkHeld(cache, geometry.queryLength, plan.queryLengths);
   const call = new AttentionCall(core, CALL, geometry, plan);
+  const raw = cache.raw();
   return core.exclusively(CALL, () => {
     call.prepare(false, 'key', () => undefined);
     call.writeInputs(query, NOTHING, NOTHING);
-    call.invoke((block) => core.alive(CALL).cachedAttention(block, cache.raw));
+    call.invoke((block) => core.alive(CALL).cachedAttention(block, raw));
     return call.results();
   });
 }
@@ -152,7 +153,7 @@ const NOTHING: TensorInput = { data: new Float32Array(0), length: 0, shape: [0] 
 
 function cachedGeometry(
   query: TensorInput,
-  { config, raw }: OpenCache,
+  { config, lengths }: OpenCache,
   layout: HeadsLayout,
 ): { geometry: AttentionGeometry; seen: number } {
   const rank = query.shape.length;
@@ -168,16 +169,16 @@ function cachedGeometry(
     const wanted = `of at most ${MAX_ROLLING_QUERIES} queries with a rolling cache`;
     throw shapeError(CALL, 'query.shape', query.shape, wanted, 'append and call in pieces');
   }
-  let seen = 0;
-  for (let b = 0; b < batch; ++b) seen = Math.max(seen, raw.length(b));
+  const seen = lengths.reduce((most, length) => Math.max(most, length), 0);
   const none = { batch, heads: numKvHeads, length: 0, width: headDim };
   const geometry = geometryOf(q, none, { ...none, width: vHeadDim }, rank, layout);
   return { geometry: withKeys(geometry, seen), seen };
 }
 
 /** A rolling cache that was cropped may lack what queries before its end would see. */
-function checkHeld({ config, raw }: OpenCache, queryLength: number, queryLengths: Int32Array | undefined): void {
-  const { batch, window, sinkTokens } = config;
+function checkHeld(cache: OpenCache, queryLength: number, queryLengths: Int32Array | undefined): void {
+  const { batch, window, sinkTokens } = cache.config;
+  const raw = cache.raw();
   for (let b = 0; b < batch && window > 0; ++b) {
     const count = queryLengths === undefined ? queryLength : (queryLengths[b] as number);
     const first = raw.length(b) - count;
