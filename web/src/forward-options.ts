@@ -70,8 +70,8 @@ export interface ForwardOptions {
   readonly blockMask?: BlockMask | undefined;
   /**
    * A function that says who sees whom: (b, h, i, j) => whether the query at position i sees the key at position j. It
-   * is asked once about each, and the answers are kept for later calls with the same function, as long as they cover
-   * them; BlockMask.fromFunction() can share them over entries and heads.
+   * is asked once about each, and the answers of the last 8 functions are kept for later calls with the same function,
+   * as long as they cover them; BlockMask.fromFunction() can share them over entries and heads.
    */
   readonly maskMod?: MaskMod | undefined;
   /** Changes scores, tile by tile, before biases and masks; perScore() makes one from a function of one score. */

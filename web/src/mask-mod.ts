@@ -27,10 +27,12 @@ export const wordsOf = ({ keyLength }: MaskShape): number => Math.ceil(keyLength
 /** [batch, heads, queries, words], and what they need, or a RangeError. */
 export function emptyBits(call: string, shape: MaskShape): Uint32Array {
   const { batch, numHeads, queryLength, keyLength } = shape;
-  const words = batch * numHeads * queryLength * wordsOf(shape);
+  const words = wordsOf(shape);
   const sizes = (): string => `a mask of B = ${batch}, H = ${numHeads}, L = ${queryLength}, S = ${keyLength}`;
-  checkAddressable(call, 4 * words, sizes, 'share it over entries and heads: batch 1, numHeads 1');
-  return new Uint32Array(words);
+  // A length of 0 needs no memory, but the other sizes are still gone through.
+  const bytes = 4 * batch * numHeads * Math.max(1, queryLength) * Math.max(1, words);
+  checkAddressable(call, bytes, sizes, 'share it over entries and heads: batch 1, numHeads 1');
+  return new Uint32Array(batch * numHeads * queryLength * words);
 }
 
 /** Asks `mod` about each pair. */
@@ -38,6 +40,7 @@ export function evaluate(call: string, argument: string, mod: MaskMod, shape: Ma
   const bits = emptyBits(call, shape);
   const { batch, numHeads, firstQuery, queryLength, keyLength } = shape;
   const words = wordsOf(shape);
+  if (bits.length === 0) return bits;
   let row = 0;
   for (let b = 0; b < batch; ++b) {
     for (let h = 0; h < numHeads; ++h) {

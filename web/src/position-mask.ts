@@ -83,12 +83,25 @@ function covers(has: MaskShape, needed: MaskShape): boolean {
   );
 }
 
-interface Made {
-  readonly core: Core;
-  readonly mask: BlockMask;
+/** The last mask of each function in a runtime, gone with the function. */
+interface Kept {
+  readonly masks: WeakMap<MaskMod, BlockMask>;
+  /** The newest last. */
+  readonly order: WeakRef<BlockMask>[];
 }
-/** The last mask of each function, gone with the function. */
-const made = new WeakMap<MaskMod, Made>();
+const kept = new WeakMap<Core, Kept>();
+/**
+ * Functions whose masks are kept. A function that is written into the call is a new one each time, and between two
+ * awaits nothing is collected: unbounded, a loop would fill the memory with masks that nobody asks for again.
+ */
+const MOST_KEPT = 8;
+
+function keep({ masks, order }: Kept, mod: MaskMod, mask: BlockMask): void {
+  masks.set(mod, mask);
+  const alive = order.filter((ref) => ref.deref()?.disposed === false);
+  for (const ref of alive.splice(0, alive.length - MOST_KEPT + 1)) ref.deref()?.dispose();
+  order.splice(0, order.length, ...alive, new WeakRef(mask));
+}
 
 /** The mask in the runtime of `core`. The function is asked here, so nothing of the call may have begun. */
 export function resolvePositionMask(call: string, core: Core, mask: PositionMask): OpenBlockMask {
@@ -106,16 +119,18 @@ export function resolvePositionMask(call: string, core: Core, mask: PositionMask
       'conflict',
     );
   }
-  const before = made.get(mod as MaskMod);
+  const own = kept.get(core) ?? { masks: new WeakMap(), order: [] };
+  kept.set(core, own);
+  const before = own.masks.get(mod as MaskMod);
   const fits =
-    before?.core === core &&
-    !before.mask.disposed &&
-    before.mask.shape.batch === needed.batch &&
-    before.mask.shape.numHeads === needed.numHeads &&
-    covers(before.mask.shape, needed);
-  if (fits) return openBlockMask(call, before.mask);
+    before?.disposed === false &&
+    before.shape.batch === needed.batch &&
+    before.shape.numHeads === needed.numHeads &&
+    covers(before.shape, needed);
+  if (fits) return openBlockMask(call, before);
   const fresh = makeBlockMask(call, core, needed, evaluate(call, 'maskMod', mod as MaskMod, needed));
-  before?.mask.dispose();
-  made.set(mod as MaskMod, { core, mask: fresh });
+  // Anew: the function may have attended with itself as its mask.
+  own.masks.get(mod as MaskMod)?.dispose();
+  keep(own, mod as MaskMod, fresh);
   return openBlockMask(call, fresh);
 }

@@ -37,11 +37,23 @@ export function perScore(
     for (let r = 0; r < rows; ++r) {
       for (let c = 0; c < keys; ++c) {
         const at = r * stride + c;
-        scores[at] = f(scores[at] as number, batch, head, queryPosition + r, keyPosition + c);
+        const got: unknown = f(scores[at] as number, batch, head, queryPosition + r, keyPosition + c);
+        // What is no number would become one, mostly NaN.
+        if (typeof got !== 'number') throw notANumber(got);
+        scores[at] = got;
       }
     }
   };
 }
+
+const notANumber = (got: unknown): TypeError =>
+  typeError({
+    call: 'perScore()',
+    argument: 'f',
+    got: `a function that returns ${describe(got)}`,
+    wanted: 'one that returns a number, the new score',
+    wayOut: '-Infinity hides the key; what is async cannot take part',
+  });
 
 export const notAFunction = (call: string, argument: string, value: unknown, example: string): TypeError =>
   typeError({ call, argument, got: describe(value), wanted: 'a function', wayOut: `give ${example}` });
