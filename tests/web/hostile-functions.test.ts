@@ -7,6 +7,7 @@ import {
   type MaskMod,
   MultiHeadAttention,
   type Runtime,
+  type ScoreTile,
   load,
   perScore,
   scaledDotProductAttention,
@@ -108,6 +109,38 @@ test('perScore: what is no number is refused, and not taken for NaN', () => {
   // Every number is an answer.
   const nan = perScore(() => NaN);
   expect(scaledDotProductAttention(x, x, x, { runtime, scoreMod: nan }).output.data.every(Number.isNaN)).toBe(true);
+});
+
+test('a promise is refused, and its rejection ends nothing', async () => {
+  const unhandled: unknown[] = [];
+  const listen = (error: unknown): void => void unhandled.push(error);
+  process.on('unhandledRejection', listen);
+  const late = (): never => Promise.reject(new Error('late')) as never;
+  const x = random.tensor(1, 6, 4);
+  const sizes = { queryLength: 2, keyLength: 2, runtime };
+  try {
+    for (const options of [{ maskMod: late }, { scoreMod: late }, { scoreMod: perScore(late) }]) {
+      expect(() => scaledDotProductAttention(x, x, x, { runtime, ...options })).toThrow(/returns a Promise/u);
+    }
+    expect(() => BlockMask.fromFunction(late, sizes)).toThrow(/returns a Promise/u);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(unhandled).toEqual([]);
+  } finally {
+    process.off('unhandledRejection', listen);
+  }
+});
+
+test('a scoreMod without braces is told of them', () => {
+  const x = random.tensor(1, 6, 4);
+  const scoreMod = ((tile: ScoreTile) => tile.scores.fill(1)) as never;
+  expectError(() => scaledDotProductAttention(x, x, x, { runtime, scoreMod }), {
+    type: HeadwiseTypeError,
+    code: 'wrong-type',
+    call: 'scaledDotProductAttention()',
+    argument: 'scoreMod',
+    got: 'returns a Float32Array',
+    wanted: 'or braces: (tile) => { … }',
+  });
 });
 
 describe('BlockMask of a length of 0', () => {

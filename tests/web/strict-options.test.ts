@@ -59,6 +59,26 @@ describe('options are named values', () => {
       wanted: 'one of',
     });
   });
+  test("the names of a model's configuration are told theirs here", () => {
+    const hint = (options: object): string => {
+      try {
+        new MultiHeadAttention({ embedDim: 8, numHeads: 2, ...options });
+      } catch (error) {
+        return (error as Error).message.split('; ').at(-1)!;
+      }
+      return 'nothing was thrown';
+    };
+    const scaling = (name: string): string =>
+      hint({ rope: { scaling: { type: 'yarn', factor: 4, originalLength: 64, [name]: 1 } } });
+    expect(hint({ num_key_value_heads: 1 })).toBe('use numKvHeads');
+    expect(hint({ kdim: 1 })).toBe('use kDim');
+    expect(hint({ rope_theta: 1e6 })).toBe('use rope: { base }');
+    expect(hint({ rope: { theta: 1e6 } })).toBe('use base');
+    expect(scaling('original_max_position_embeddings')).toBe('use originalLength');
+    expect(scaling('beta_fast')).toBe('use betaFast');
+    expect(scaling('low_freq_factor')).toBe('use lowFrequencyFactor');
+    expect(scaling('toString2')).toBe('correct or remove it');
+  });
   test('inherited values, instances of a class and objects without prototype count', () => {
     class Options {
       returnLse = true;

@@ -42,6 +42,18 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   num_key_value_heads: 'numKvHeads',
   key_dim: 'headDim',
   value_dim: 'vHeadDim',
+  head_dim: 'headDim',
+  kdim: 'kDim',
+  vdim: 'vDim',
+  theta: 'base',
+  rope_theta: 'rope: { base }',
+  ropeTheta: 'rope: { base }',
+  rope_type: 'type',
+  original_max_position_embeddings: 'originalLength',
+  beta_fast: 'betaFast',
+  beta_slow: 'betaSlow',
+  low_freq_factor: 'lowFrequencyFactor',
+  high_freq_factor: 'highFrequencyFactor',
 };
 
 /**

@@ -1,4 +1,5 @@
 // Functions of the caller that say who sees whom, evaluated once into bits.
+import { ignoreRejection } from './callbacks.js';
 import { checkAddressable } from './core.js';
 import { describe } from './describe.js';
 import { typeError } from './errors.js';
@@ -51,6 +52,7 @@ export function evaluate(call: string, argument: string, mod: MaskMod, shape: Ma
             const at = row + (j >>> 5);
             bits[at] = (bits[at] as number) | (1 << (j & 31));
           } else if (seen !== false && seen !== 0) {
+            ignoreRejection(seen);
             throw typeError({
               call,
               argument,

@@ -10,6 +10,7 @@ import {
 import { type Tiles, openTiles, pickScoreOptions } from './attention-tile.js';
 import type { CacheFacts } from './cache-options.js';
 import type { AttentionPlan } from './call-plan.js';
+import { ignoreRejection } from './callbacks.js';
 import type { Core } from './core.js';
 import { describe } from './describe.js';
 import { DISPOSE } from './dispose.js';
@@ -548,15 +549,6 @@ export class MultiHeadAttention {
 /** Of a cache that the call's own tokens are still to join. */
 const factsOf = (cache: OpenCache | undefined): CacheFacts | undefined =>
   cache && { window: cache.config.window, position: (b) => cache.lengths[b] as number };
-
-/** The error says all; a promise that rejects behind it must not end the process. */
-function ignoreRejection(result: unknown): void {
-  try {
-    Reflect.apply(Promise.prototype.then, result, [undefined, () => undefined]);
-  } catch {
-    // Not a promise but something with a method named then: nothing has begun that could reject.
-  }
-}
 
 function configSlot(layer: ResolvedLayer, slot: ConfigSlot): number {
   switch (slot) {

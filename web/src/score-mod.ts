@@ -1,4 +1,5 @@
 // Functions of the caller that change scores on their way through the core, tile by tile.
+import { ignoreRejection } from './callbacks.js';
 import { describe } from './describe.js';
 import { typeError } from './errors.js';
 import type { RawModule } from './raw.js';
@@ -39,7 +40,10 @@ export function perScore(
         const at = r * stride + c;
         const got: unknown = f(scores[at] as number, batch, head, queryPosition + r, keyPosition + c);
         // What is no number would become one, mostly NaN.
-        if (typeof got !== 'number') throw notANumber(got);
+        if (typeof got !== 'number') {
+          ignoreRejection(got);
+          throw notANumber(got);
+        }
         scores[at] = got;
       }
     }
@@ -78,12 +82,14 @@ export function withScoreMod<R>(call: string, raw: RawModule, mod: ScoreMod | un
     try {
       const got: unknown = mod({ batch, head, row, queryPosition, keyPosition, rows, keys, stride, scores });
       if (got === undefined) return;
+      ignoreRejection(got);
       throw typeError({
         call,
         argument: 'scoreMod',
         got: `a function that returns ${describe(got)}`,
         wanted: 'one that changes tile.scores and returns nothing',
-        wayOut: 'use perScore() for a function of one score; what is async cannot take part',
+        wayOut:
+          'use perScore() for a function of one score, or braces: (tile) => { … }; what is async cannot take part',
       });
     } catch (error) {
       failed = true;
