@@ -118,6 +118,56 @@ describe.each(CALLS)('$name', ({ name, held, run }) => {
   }
 });
 
+describe.each([
+  { capacity: 40 },
+  { capacity: 40, dtype: 'int8' },
+  { window: 4 },
+  { window: 4, sinkTokens: 2, dtype: 'f16' },
+] as const)('a scoreMod that fails leaves a cache of %o as it was', (options) => {
+  const fails = {
+    throws: () => {
+      throw new Error('mine');
+    },
+    'returns a promise': () => Promise.resolve(),
+  };
+  for (const [what, scoreMod] of Object.entries(fails)) {
+    test(what, () => {
+      const cache = mha.createCache({ batch: 2, ...options });
+      const [first, next] = [random.tensor(2, 9, 8), random.tensor(2, 3, 8)];
+      mha.forward(first, { cache, causal: true, queryLengths: [9, 7] });
+      const [saved, twin, out] = [cache.save(), cache.fork(), new Float32Array(48).fill(7)];
+      const call = { cache, causal: true, out, scoreMod: scoreMod as never };
+      expect(() => mha.forward(next, call)).toThrow(/mine|a Promise/u);
+      const heap = runtime.heapBytes;
+      for (let n = 0; n < 1000; ++n) expect(() => mha.forward(next, call)).toThrow();
+      expect(runtime.heapBytes).toBe(heap);
+      expect(out.every((value) => value === 7)).toBe(true);
+      expect(cache.lengths).toEqual([9, 7]);
+      expect(cache.save()).toEqual(saved);
+      const [got, want] = [cache, twin].map((of) => mha.forward(next, { cache: of, causal: true }).output.data);
+      expectSameBits(got!, want!);
+    });
+  }
+  test('and one that does not fail lets it grow', () => {
+    const cache = mha.createCache(options);
+    for (let n = 0; n < 3; ++n) mha.forward(x, { cache, causal: true, scoreMod: () => undefined });
+    const twin = mha.createCache(options);
+    for (let n = 0; n < 3; ++n) mha.forward(x, { cache: twin, causal: true });
+    expect(cache.save()).toEqual(twin.save());
+  });
+  test('one that disposes of the cache, and fails', () => {
+    const cache = mha.createCache(options);
+    const scoreMod = (): void => {
+      cache.dispose();
+      throw new Error('mine');
+    };
+    const before = mha.forward(x).output.data;
+    expect(() => mha.forward(x, { cache, scoreMod })).toThrow('mine');
+    expect(cache.disposed).toBe(true);
+    expectSameBits(mha.forward(x).output.data, before);
+  });
+});
+
 test('projectHeads(): a getter that disposes of the cache', () => {
   const layer = new MultiHeadAttention({ embedDim: 8, numHeads: 2, rope: true, runtime });
   const cache = makeCache(HELD);

@@ -35,6 +35,13 @@ export class Handle<T extends RawHandle> {
     );
   }
 
+  /** Puts another Embind object in the place of the one it owns, or frees it when that place is gone. */
+  replace(raw: T): void {
+    const old = this.#held.raw;
+    if (old !== undefined) this.#held.raw = raw;
+    (old ?? raw).delete();
+  }
+
   dispose(): void {
     forgotten?.unregister(this);
     this.#core.free(this.#held);

@@ -73,6 +73,16 @@ export interface OpenCache {
   readonly core: Core;
   /** The cache as it is now, when nothing has changed it since. */
   raw(): RawKvCache;
+  /** For a call that appends and may fail afterwards, in a function of the caller. */
+  checkpoint(): Checkpoint;
+}
+
+/** Either of the two, once. */
+interface Checkpoint {
+  /** Makes the cache what it was. */
+  back(): void;
+  /** The call succeeded. */
+  drop(): void;
 }
 
 interface Inside {
@@ -117,7 +127,21 @@ function openUnchanged(
   raw: RawKvCache,
 ): OpenCache {
   const lengths = lengthsOf(config, raw);
+  const checkpoint = (): Checkpoint => {
+    const now = handle.get(call);
+    if (config.window === 0) {
+      const back = (): void => {
+        if (!handle.disposed) lengths.forEach((length, b) => core.check(call, now.crop(b, length)));
+      };
+      return { back, drop: () => undefined };
+    }
+    // What a rolling cache drops is gone.
+    const copy = now.fork();
+    if (copy === null) throw core.constructionFailure(call);
+    return { back: () => handle.replace(copy), drop: () => copy.delete() };
+  };
   return {
+    checkpoint,
     config,
     lengths,
     core,

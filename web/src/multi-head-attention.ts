@@ -418,12 +418,21 @@ export class MultiHeadAttention {
     // Anew: a getter of the arguments may have disposed of the layer, or changed the cache.
     const raw = this.#handle.get(name);
     const rawCache = cache?.raw();
-    return this.#core.exclusively(name, () => {
-      call.prepare(key === query, sameValue, () => this.#reserve(name, raw, geometry, rawCache));
-      call.writeInputs(query, key, value);
-      call.invoke((block) => (rawCache === undefined ? raw.forward(block) : raw.forwardCached(block, rawCache)));
-      return call.results();
-    });
+    // The tokens are in the cache before a scoreMod can fail.
+    const checkpoint = plan.scoreMod === undefined ? undefined : cache?.checkpoint();
+    try {
+      const results = this.#core.exclusively(name, () => {
+        call.prepare(key === query, sameValue, () => this.#reserve(name, raw, geometry, rawCache));
+        call.writeInputs(query, key, value);
+        call.invoke((block) => (rawCache === undefined ? raw.forward(block) : raw.forwardCached(block, rawCache)));
+        return call.results();
+      });
+      checkpoint?.drop();
+      return results;
+    } catch (error) {
+      checkpoint?.back();
+      throw error;
+    }
   }
 
   #project(
