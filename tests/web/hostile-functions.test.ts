@@ -4,10 +4,12 @@ import {
   BlockMask,
   HeadwiseRangeError,
   HeadwiseTypeError,
+  KvCache,
   type MaskMod,
   MultiHeadAttention,
   type Runtime,
   type ScoreTile,
+  inspect,
   load,
   perScore,
   scaledDotProductAttention,
@@ -141,6 +143,33 @@ test('a scoreMod without braces is told of them', () => {
     got: 'returns a Float32Array',
     wanted: 'or braces: (tile) => { … }',
   });
+});
+
+test('private constructors say who makes such objects', () => {
+  for (const [name, Type] of Object.entries({ BlockMask, KvCache })) {
+    expectError(() => new (Type as unknown as new () => unknown)(), {
+      type: HeadwiseTypeError,
+      code: 'wrong-type',
+      call: `new ${name}()`,
+      argument: 'the constructor',
+      got: 'called',
+      wanted: 'left to the package',
+    });
+  }
+});
+
+test('what only looks like one of our objects is called so', () => {
+  const layer = new MultiHeadAttention({ embedDim: 8, numHeads: 1, runtime });
+  const x = random.tensor(1, 2, 8);
+  const mask = BlockMask.fromFunction(() => true, { queryLength: 2, keyLength: 2, runtime });
+  const cache = layer.createCache({ capacity: 2 });
+  expect(() => layer.forward(x, { blockMask: new Proxy(mask, {}) })).toThrow(/this copy of the package did not make/u);
+  expect(() => layer.forward(x, { cache: new Proxy(cache, {}) })).toThrow(/this copy of the package did not make/u);
+});
+
+test('holes in a list of heads are no heads', () => {
+  const x = random.tensor(1, 2, 6, 4);
+  expect(() => inspect(x, x, { runtime, heads: new Array<number>(2) })).toThrow(/heads\[0\] is undefined/u);
 });
 
 describe('BlockMask of a length of 0', () => {

@@ -2,10 +2,10 @@
 // no masking.
 import { checkOptions, checkWhole } from './arguments.js';
 import type { Core } from './core.js';
-import { describe, showShape } from './describe.js';
+import { describe, describeForeign, showShape } from './describe.js';
 import { DISPOSE } from './dispose.js';
 import { rangeError, typeError } from './errors.js';
-import { Handle } from './handle.js';
+import { Handle, checkConstruction } from './handle.js';
 import { type MaskMod, type MaskShape, emptyBits, evaluate, wordsOf } from './mask-mod.js';
 import type { RawBlockMask } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
@@ -64,7 +64,7 @@ export function openBlockMask(call: string, value: unknown): OpenBlockMask {
   const inside = typeof value === 'object' && value !== null ? insides.get(value as BlockMask) : undefined;
   if (inside === undefined) {
     const wayOut = 'use BlockMask.fromFunction(), fromBlocks() or fromDocuments(), or the option maskMod';
-    throw typeError({ call, argument: 'blockMask', got: describe(value), wanted: 'a BlockMask', wayOut });
+    throw typeError({ call, argument: 'blockMask', got: describeForeign(value, NAME), wanted: 'a BlockMask', wayOut });
   }
   inside.raw(call);
   return inside;
@@ -182,6 +182,7 @@ export class BlockMask {
   }
 
   private constructor(core: Core, shape: MaskShape, raw: RawBlockMask) {
+    checkConstruction(NAME, core, 'BlockMask.fromFunction(), fromBlocks() or fromDocuments()');
     this.shape = Object.freeze({ ...shape });
     this.#handle = new Handle(this, NAME, core, raw);
     const handle = this.#handle;

@@ -50,3 +50,7 @@ export function oneOf(values: readonly unknown[]): string {
   const shown = values.map((value) => (typeof value === 'string' ? `'${value}'` : String(value)));
   return shown.length < 2 ? shown.join('') : `${shown.slice(0, -1).join(', ')} or ${shown.at(-1)}`;
 }
+
+/** As describe(), of what only looks like one of our objects. */
+export const describeForeign = (value: unknown, name: string): string =>
+  describe(value) === `a ${name}` ? `a ${name} that this copy of the package did not make` : describe(value);

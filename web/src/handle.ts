@@ -1,12 +1,24 @@
 // Ownership of an Embind object. dispose() frees it; a finalizer does as a last resort, when an owner was forgotten.
-import type { Core, Held } from './core.js';
-import { UseAfterDisposeError } from './errors.js';
+import { Core, type Held } from './core.js';
+import { UseAfterDisposeError, typeError } from './errors.js';
 import type { RawHandle } from './raw.js';
 
 const forgotten =
   typeof FinalizationRegistry === 'function'
     ? /* @__PURE__ */ new FinalizationRegistry<{ core: Core; held: Held }>(({ core, held }) => core.free(held))
     : undefined;
+
+/** For constructors that are private, which JavaScript does not know. */
+export function checkConstruction(name: string, core: unknown, wayOut: string): void {
+  if (core instanceof Core) return;
+  const complaint = {
+    call: `new ${name}()`,
+    argument: 'the constructor',
+    got: 'called',
+    wanted: 'left to the package',
+  };
+  throw typeError({ ...complaint, wayOut: `use ${wayOut}` });
+}
 
 export class Handle<T extends RawHandle> {
   readonly #name: string;

@@ -206,7 +206,8 @@ function checkHeads(call: string, value: unknown, numHeads: number): number[] {
     throw typeError({ call, argument: 'heads', got: describe(value), wanted: 'an Array of heads', wayOut });
   }
   const most = numHeads - 1;
-  return value.map((head: unknown, i) => checkWhole(call, `heads[${i}]`, head, { least: 0, most }));
+  // Not map(), which leaves holes.
+  return Array.from(value, (head: unknown, i) => checkWhole(call, `heads[${i}]`, head, { least: 0, most }));
 }
 
 function checkBlock(call: string, value: unknown): readonly [number, number] {

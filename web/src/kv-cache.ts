@@ -1,10 +1,10 @@
 // Keys and values of the tokens so far: ownership, checks and copies. The storage is the core's.
 import { checkChoice, checkOptions, checkWhole } from './arguments.js';
 import type { Core } from './core.js';
-import { describe, showShape } from './describe.js';
+import { describe, describeForeign, showShape } from './describe.js';
 import { DISPOSE } from './dispose.js';
 import { rangeError, typeError } from './errors.js';
-import { Handle } from './handle.js';
+import { Handle, checkConstruction } from './handle.js';
 import { type CacheFileAccess, restoreCache, saveCache } from './kv-cache-file.js';
 import { ATTENTION, ATTENTION_SLOTS, CACHE_SLOTS, type CacheSlot, type RawKvCache } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
@@ -100,7 +100,7 @@ export function openCache(call: string, value: unknown, core: Core | undefined):
   const inside = typeof value === 'object' && value !== null ? insides.get(value as KvCache) : undefined;
   if (inside === undefined) {
     const wayOut = 'use createCache() of the layer, or KvCache.create()';
-    throw typeError({ call, argument: 'cache', got: describe(value), wanted: 'a KvCache', wayOut });
+    throw typeError({ call, argument: 'cache', got: describeForeign(value, NAME), wanted: 'a KvCache', wayOut });
   }
   const raw = inside.handle.get(call);
   if (core !== undefined && inside.core !== core) {
@@ -279,6 +279,7 @@ export class KvCache {
   }
 
   private constructor(core: Core, config: CacheConfig, raw: RawKvCache) {
+    checkConstruction(NAME, core, 'createCache() of the layer, or KvCache.create()');
     this.config = Object.freeze({ ...config });
     this.#core = core;
     this.#handle = new Handle(this, NAME, core, raw);
