@@ -142,6 +142,8 @@ HeadsView<float> HeadsTensor::out() {
 }
 
 HeadsView<const float> HeadsTensor::in() const {
+  // A tensor that was never made has no elements to point at.
+  if (buffer_.empty()) return {};
   return {buffer_.data() + kGuard,
           view_.batch,
           view_.heads,
