@@ -40,19 +40,37 @@ bool NearEnough(const AttentionOptions& options, size_t b, int64_t position,
              ChunkOf(j, options.attention_chunk);
 }
 
-// Whether every mask lets query i of head h look at key j. The bias has its
-// own say: -infinity hides.
-bool MayLook(const AttentionOptions& options, size_t b, size_t h, size_t i,
-             size_t j, size_t rows, size_t keys) {
-  if (static_cast<int64_t>(j) >= LengthOr(options.key_lengths, b, keys)) {
+// Whether the block mask lets a query at `position` see key j, of one sequence.
+bool BlockMaskLets(const BlockMask* mask, size_t sequence, size_t h,
+                   int64_t position, size_t j) {
+  if (mask == nullptr) return true;
+  BlockMask::Bits bits;
+  mask->RowBits(sequence, h,
+                static_cast<size_t>(position - mask->shape().first_query), j,
+                bits);
+  return (bits[0] & 1) != 0;
+}
+
+// Whether every mask lets query i of head h look at key j, both counted as in
+// the masks' own axes. The bias has its own say: -infinity hides.
+bool MayLook(const AttentionOptions& options, const SequenceOfRow& sequence,
+             size_t b, size_t h, size_t i, size_t j, size_t keys) {
+  if (!sequence.HasKey(j)) return false;
+  const size_t n = sequence.index;
+  const size_t own_i = i - sequence.query_begin;
+  const size_t own_j = j - sequence.key_begin;
+  if (static_cast<int64_t>(own_j) >=
+      LengthOr(options.key_lengths, n, sequence.keys)) {
     return false;
   }
   if (options.key_padding_mask != nullptr &&
       options.key_padding_mask[b * keys + j] != 0) {
     return false;
   }
-  if (!NearEnough(options, b, PositionOf(options, b, i, rows, keys),
-                  static_cast<int64_t>(j))) {
+  const int64_t position =
+      PositionOf(options, n, own_i, sequence.queries, sequence.keys);
+  if (!NearEnough(options, n, position, static_cast<int64_t>(own_j)) ||
+      !BlockMaskLets(options.block_mask, n, h, position, own_j)) {
     return false;
   }
   const MaskView<uint8_t>& mask = options.attend_mask;
@@ -103,6 +121,23 @@ double Softmax(const double* scores, size_t keys, double sink,
 }
 
 }  // namespace
+
+SequenceOfRow FindSequence(const AttentionOptions& options, size_t b, size_t i,
+                           size_t rows, size_t keys) {
+  const int32_t* queries_end = options.cumulative_query_lengths;
+  if (queries_end == nullptr) return {b, 0, rows, 0, keys};
+  size_t n = 0;
+  while (i >= static_cast<size_t>(queries_end[n + 1])) ++n;
+  const auto begin = [n](const int32_t* cumulative) {
+    return static_cast<size_t>(cumulative[n]);
+  };
+  const auto length = [n](const int32_t* cumulative) {
+    return static_cast<size_t>(cumulative[n + 1] - cumulative[n]);
+  };
+  const int32_t* keys_end = options.cumulative_key_lengths;
+  return {n, begin(queries_end), length(queries_end), begin(keys_end),
+          length(keys_end)};
+}
 
 int64_t PositionOf(const AttentionOptions& options, size_t b, size_t i,
                    size_t rows, size_t keys) {
@@ -170,13 +205,22 @@ AttentionResult ScaledDotProductAttention(const HeadsView<const T>& query,
         double* scores = result.scores.data() + row * keys;
         double* weights = result.weights.data() + row * keys;
         double* output = result.output.data() + row * value.cols;
-        // A query beyond its entry's length has no softmax at all.
+        const SequenceOfRow sequence =
+            FindSequence(options, b, i, rows, own_keys);
+        const size_t own_i = i - sequence.query_begin;
+        // A query beyond its sequence's length has no softmax at all.
         const bool padding =
-            static_cast<int64_t>(i) >= LengthOr(options.query_lengths, b, rows);
-        const int64_t position = PositionOf(options, b, i, rows, own_keys);
+            static_cast<int64_t>(own_i) >=
+            LengthOr(options.query_lengths, sequence.index, sequence.queries);
+        const int64_t position = PositionOf(options, sequence.index, own_i,
+                                            sequence.queries, sequence.keys);
 
         for (size_t j = 0; j < keys; ++j) {
           const bool extra = j >= own_keys;
+          if (!extra && !sequence.HasKey(j)) {
+            raw[j] = capped[j] = -kInfinity;
+            continue;
+          }
           raw[j] = extra
                        ? RawScore(query.Row(b, h, i),
                                   extra_key.Row(extra_b, kv_head, j - own_keys),
@@ -189,12 +233,14 @@ AttentionResult ScaledDotProductAttention(const HeadsView<const T>& query,
             scores[j] = capped[j];
             continue;
           }
-          if (!MayLook(options, b, h, i, j, rows, own_keys)) continue;
+          if (!MayLook(options, sequence, b, h, i, j, own_keys)) continue;
           const double added =
               bias.present() ? bias.Row(b, h, i)[j * bias.key_stride()] : 0.0;
           // A bias of -infinity hides, whatever the score is.
           if (added == -kInfinity) continue;
-          scores[j] = capped[j] + Alibi(options, h, position, j) + added;
+          scores[j] = capped[j] +
+                      Alibi(options, h, position, j - sequence.key_begin) +
+                      added;
         }
         const double sink = padding || options.sinks == nullptr
                                 ? -kInfinity

@@ -20,7 +20,8 @@ struct AttentionResult {
   size_t keys = 0;    // S, the extra keys at its end included
   size_t v_cols = 0;  // Dv
 
-  // [B, H, L, S]: scale * q.k, whatever is hidden.
+  // [B, H, L, S]: scale * q.k, whatever is hidden; -infinity at the keys of
+  // another packed sequence.
   std::vector<double> raw;
   // The same after the softcap.
   std::vector<double> capped;
@@ -34,7 +35,22 @@ struct AttentionResult {
   std::vector<double> row_max;
 };
 
-// Where query i of batch entry b stands among `keys` keys.
+// The sequence that row i of entry b belongs to: one of the packed ones, or the
+// entry itself.
+struct SequenceOfRow {
+  size_t index = 0;  // into arrays with one value a sequence
+  size_t query_begin = 0;
+  size_t queries = 0;
+  size_t key_begin = 0;
+  size_t keys = 0;
+
+  bool HasKey(size_t j) const { return j >= key_begin && j - key_begin < keys; }
+};
+SequenceOfRow FindSequence(const AttentionOptions& options, size_t b, size_t i,
+                           size_t rows, size_t keys);
+
+// Where query i of sequence b, which has `rows` queries, stands among its
+// `keys` keys.
 int64_t PositionOf(const AttentionOptions& options, size_t b, size_t i,
                    size_t rows, size_t keys);
 
@@ -43,7 +59,8 @@ double Alibi(const AttentionOptions& options, size_t h, int64_t position,
              size_t j);
 
 // T: float, or double for sizes that are themselves results. The arguments
-// must be valid: nothing is checked here.
+// must be valid: nothing is checked here. A score_mod is the caller's code and
+// none of the formula: it is left out.
 template <typename T>
 AttentionResult ScaledDotProductAttention(const HeadsView<const T>& query,
                                           const HeadsView<const T>& key,

@@ -93,10 +93,11 @@ struct AttentionCase {
   int32_t window_right = -1;
   int32_t attention_chunk = 0;
   std::vector<int32_t> prefix_lengths;
-  // Of packed sequences. The oracle does not know them, nor what follows.
+  // Of packed sequences.
   std::vector<int32_t> cumulative_query_lengths;
   std::vector<int32_t> cumulative_key_lengths;
   const BlockMask* block_mask = nullptr;
+  // The oracle does not know it.
   ScoreMod score_mod = nullptr;
   void* score_context = nullptr;
   // [B or 1, Hkv, n, D or Dv]

@@ -73,11 +73,16 @@ AttentionBounds BoundAttention(const HeadsView<const T>& query,
         const double* weights = expected.weights.data() + row * keys;
         double* score_bounds = bounds.scores.data() + row * keys;
         const double lse = expected.lse[row];
-        const int64_t position =
-            reference::PositionOf(options, b, i, rows, own_keys);
+        const reference::SequenceOfRow sequence =
+            reference::FindSequence(options, b, i, rows, own_keys);
+        const int64_t position = reference::PositionOf(
+            options, sequence.index, i - sequence.query_begin, sequence.queries,
+            sequence.keys);
 
         for (size_t j = 0; j < keys; ++j) {
           const bool extra = j >= own_keys;
+          // Nothing is computed of another sequence's key.
+          if (!extra && !sequence.HasKey(j)) continue;
           double products = 0.0;
           double inherited = 0.0;
           for (size_t d = 0; d < query.cols; ++d) {
@@ -102,8 +107,9 @@ AttentionBounds BoundAttention(const HeadsView<const T>& query,
                   : of_raw + kTanhError * std::abs(capped[j]);
           bounds.raw[row * keys + j] = of_raw;
           bounds.capped[row * keys + j] = of_capped;
-          const double alibi =
-              extra ? 0.0 : reference::Alibi(options, h, position, j);
+          const double alibi = extra ? 0.0
+                                     : reference::Alibi(options, h, position,
+                                                        j - sequence.key_begin);
           score_bounds[j] =
               of_capped + 2.0 * kRoundoff * std::abs(alibi) +
               kRoundoff * std::abs(capped[j] + alibi) +
