@@ -5,6 +5,7 @@
 #include <new>
 
 #include "memory.h"
+#include "view_checks.h"
 
 namespace headwise {
 namespace {
@@ -22,6 +23,10 @@ void FirstBits(size_t count, BlockMask::Bits bits) {
     const size_t own = count - std::min(count, w * 64);
     bits[w] = own >= 64 ? ~uint64_t{0} : (uint64_t{1} << own) - 1;
   }
+}
+
+bool HasPairs(const BlockMaskShape& s) {
+  return s.batch != 0 && s.heads != 0 && s.queries != 0 && s.keys != 0;
 }
 
 Status OutOfMemory(const BlockMaskShape& s) {
@@ -71,12 +76,20 @@ bool BlockMask::AppendPartial(const Bits* block) {
 
 Status BlockMask::Build(const BlockMaskShape& shape, const RowSource& source,
                         std::unique_ptr<BlockMask>* out) {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("BlockMask", "out", out));
   constexpr int64_t kFarthest = int64_t{1} << 31;
   if (shape.first_query < -kFarthest || shape.first_query > kFarthest) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "BlockMask: first_query is %lld; it must be within "
                          "2^31 of 0",
                          static_cast<long long>(shape.first_query));
+  }
+  constexpr size_t kMost = size_t{1} << 31;
+  if (shape.queries > kMost || shape.keys > kMost) {
+    return Status::Error(StatusCode::kInvalidArgument,
+                         "BlockMask: %zu queries and %zu keys; at most 2^31 "
+                         "have a position",
+                         shape.queries, shape.keys);
   }
   std::unique_ptr<BlockMask> made(new (std::nothrow) BlockMask());
   if (made == nullptr) return OutOfMemory(shape);
@@ -91,6 +104,10 @@ Status BlockMask::Build(const BlockMaskShape& shape, const RowSource& source,
                     SaturatingMul(s.query_blocks, s.key_blocks));
   // Blocks are numbered by int32.
   if (count > INT32_MAX || !s.blocks.Allocate(count)) return OutOfMemory(shape);
+  if (count == 0) {
+    *out = std::move(made);
+    return Status();
+  }
 
   Bits block[kQueries];
   Bits full;
@@ -137,7 +154,7 @@ Status BlockMask::FromBlocks(const BlockMaskShape& shape, const uint8_t* map,
                          "must be at least 1",
                          block_queries, block_keys);
   }
-  if (map == nullptr) {
+  if (map == nullptr && HasPairs(shape)) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "BlockMask: the map is null");
   }
@@ -157,7 +174,7 @@ Status BlockMask::FromBlocks(const BlockMaskShape& shape, const uint8_t* map,
 
 Status BlockMask::FromBits(const BlockMaskShape& shape, const uint32_t* bits,
                            std::unique_ptr<BlockMask>* out) {
-  if (bits == nullptr) {
+  if (bits == nullptr && HasPairs(shape)) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "BlockMask: the bits are null");
   }
@@ -198,10 +215,14 @@ size_t BlockMask::full_blocks() const {
 
 BlockMask::Sees BlockMask::Look(size_t b, size_t h, size_t query,
                                 size_t queries, size_t key, size_t keys) const {
-  const size_t query_end = CeilDiv(query + queries, kQueries);
-  const size_t key_end = CeilDiv(key + keys, kKeys);
+  // Beyond the mask nobody sees, and there are no blocks.
+  const size_t last_query = std::min(query + queries, shape_.queries);
+  const size_t last_key = std::min(key + keys, shape_.keys);
+  if (query >= last_query || key >= last_key) return Sees::kNone;
+  const size_t query_end = CeilDiv(last_query, kQueries);
+  const size_t key_end = CeilDiv(last_key, kKeys);
   bool some = false;
-  bool all = true;
+  bool all = last_query == query + queries && last_key == key + keys;
   for (size_t q = query / kQueries; q < query_end; ++q) {
     for (size_t k = key / kKeys; k < key_end; ++k) {
       const int32_t kind = storage_->blocks.data()[BlockIndex(b, h, q, k)];

@@ -121,6 +121,30 @@ TEST_P(BlockMaskTest, LookNeverOverlooks) {
   EXPECT_EQ(mask->Look(0, 0, 64, 8, 100, 28), Sees::kNone);
   EXPECT_EQ(mask->Look(0, 0, 64, 8, 100, 29), Sees::kSome);
   EXPECT_EQ(mask->Look(0, 0, 192, 8, 512, 8), Sees::kNone);
+  // Beyond the mask there is nothing to look at, and nobody sees.
+  EXPECT_EQ(mask->Look(0, 0, 0, 64, 256, 400), Sees::kSome);
+  EXPECT_EQ(mask->Look(0, 0, 0, 64, 512, 9), Sees::kSome);
+  EXPECT_EQ(mask->Look(0, 0, 0, 64, 512, 8), Sees::kAll);
+  EXPECT_EQ(mask->Look(0, 0, 0, 64, 520, 128), Sees::kNone);
+  EXPECT_EQ(mask->Look(0, 0, 0, 64, 128 * 40, 128), Sees::kNone);
+  EXPECT_EQ(mask->Look(0, 0, 64 * 40, 64, 0, 128), Sees::kNone);
+  EXPECT_EQ(mask->Look(0, 0, 192, 9, 128, 128), Sees::kSome);
+  EXPECT_EQ(mask->Look(0, 0, 192, 8, 128, 128), Sees::kAll);
+}
+
+// Scores and tiles are of every key, those beyond key_lengths too, which the
+// mask need not know.
+TEST_P(BlockMaskTest, NeedsNoKeysBeyondTheLengths) {
+  Random random(9);
+  AttentionCase test(2, 4, 2, 70, 128 * 30, 2, 3);
+  test.Fill(&random);
+  test.key_lengths = {100, 60};
+  const Visible visible = Patches(51);
+  const auto mask = Make({2, 4, 0, 70, 100}, visible);
+  AttentionCase dense = test;
+  dense.attend = Dense(test, visible, {});
+  test.block_mask = mask.get();
+  ExpectSameRun(RunCore(test), RunCore(dense));
 }
 
 TEST_P(BlockMaskTest, FromBlocksAndFromBits) {
@@ -411,7 +435,16 @@ TEST_P(BlockMaskTest, MakingItCanFail) {
       BlockMask::FromFunction({SIZE_MAX / 2, 3, 0, 400, 400}, all, &made),
       StatusCode::kOutOfMemory, {"BlockMask"});
   EXPECT_EQ(made, nullptr);
-  // Nothing to see is legal.
+  ExpectError(BlockMask::FromFunction({1, 1, 0, SIZE_MAX, 0}, all, &made),
+              StatusCode::kInvalidArgument, {"2^31"});
+  ExpectError(BlockMask::FromFunction({1, 1, 0, 0, SIZE_MAX}, all, &made),
+              StatusCode::kInvalidArgument, {"2^31"});
+  ExpectError(BlockMask::FromFunction({1, 1, 0, 4, 4}, all, nullptr),
+              StatusCode::kInvalidArgument, {"out"});
+  // Nothing to see is legal, and needs no array.
+  ASSERT_OK(BlockMask::FromFunction({SIZE_MAX, 0, 0, 4, 7}, all, &made));
+  ASSERT_OK(BlockMask::FromBlocks({1, 1, 0, 0, 7}, nullptr, 4, 4, &made));
+  ASSERT_OK(BlockMask::FromBits({1, 1, 0, 4, 0}, nullptr, &made));
   ASSERT_OK(BlockMask::FromFunction({1, 1, 0, 0, 7}, all, &made));
   EXPECT_EQ(made->full_blocks(), 0u);
 }
