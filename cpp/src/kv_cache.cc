@@ -1,6 +1,7 @@
 #include "headwise/kv_cache.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <new>
 
@@ -15,6 +16,8 @@ namespace {
 // A rolling cache takes tokens in, block by block, before it drops any: the
 // first query of a block still needs its whole window.
 constexpr size_t kRollingSlack = kernels::kQueryBlock;
+// Positions and windows are int32 wherever attention counts with them.
+constexpr size_t kMostTokens = INT32_MAX;
 
 Status Positive(const char* name, size_t value) {
   if (value >= 1) return Status();
@@ -92,7 +95,10 @@ class KvCache::Storage {
   }
   bool Allocate() {
     const KvCacheConfig& c = config;
-    slots = c.window == 0 ? c.capacity : c.sink_tokens + ring();
+    if (std::max({c.capacity, c.window, c.sink_tokens}) > kMostTokens) {
+      return false;
+    }
+    slots = c.window == 0 ? c.capacity : SaturatingAdd(c.sink_tokens, ring());
     const size_t rows =
         SaturatingMul(SaturatingMul(c.batch, c.num_kv_heads), slots);
     const size_t size = BytesOf(c.type);
@@ -167,11 +173,12 @@ Status KvCache::CheckRoom(size_t n, const int32_t* counts) const {
                            static_cast<int>(counts[b]), n);
     }
     const size_t count = counts == nullptr ? n : static_cast<size_t>(counts[b]);
-    if (c.window != 0 || length(b) + count <= c.capacity) continue;
+    const size_t most = c.window == 0 ? c.capacity : kMostTokens;
+    if (count <= most - length(b)) continue;
     return Status::Error(StatusCode::kInvalidArgument,
                          "KvCache: entry %zu holds %zu tokens of %zu, %zu more "
                          "do not fit; use a larger capacity, crop, or a window",
-                         b, length(b), c.capacity, count);
+                         b, length(b), most, count);
   }
   return Status();
 }
@@ -241,17 +248,19 @@ Status KvCache::Crop(size_t b, size_t new_length) {
 
 Status KvCache::SetLength(size_t b, size_t new_length, size_t oldest) {
   const KvCacheConfig& c = config();
-  if (b >= c.batch || (c.window == 0 && new_length > c.capacity)) {
+  const size_t most = c.window == 0 ? c.capacity : kMostTokens;
+  if (b >= c.batch || new_length > most) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "KvCache: length %zu of entry %zu; entries are 0 to "
                          "%zu, the capacity is %zu",
-                         new_length, b, c.batch - 1, c.capacity);
+                         new_length, b, c.batch - 1, most);
   }
   storage_->SetLength(b, new_length, oldest);
   return Status();
 }
 
 Status KvCache::Fork(std::unique_ptr<KvCache>* out) const {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("KvCache", "out", out));
   std::unique_ptr<KvCache> copy;
   HEADWISE_RETURN_IF_ERROR(Create(config(), &copy));
   for (size_t b = 0; b < config().batch; ++b) {
@@ -262,6 +271,7 @@ Status KvCache::Fork(std::unique_ptr<KvCache>* out) const {
 }
 
 Status KvCache::Reorder(const int32_t* source) {
+  HEADWISE_RETURN_IF_ERROR(CheckPointer("KvCache", "source", source));
   const size_t batch = config().batch;
   for (size_t b = 0; b < batch; ++b) {
     if (source[b] >= 0 && static_cast<size_t>(source[b]) < batch) continue;
@@ -315,7 +325,7 @@ Status KvCache::Write(size_t b, size_t kv_head, size_t first, size_t count,
   Storage& s = *storage_;
   const KvCacheConfig& c = s.config;
   if (b >= c.batch || kv_head >= c.num_kv_heads || count > s.slots ||
-      (c.window == 0 && first + count > c.capacity)) {
+      (c.window == 0 && first > c.capacity - count)) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "KvCache: entry %zu, head %zu, tokens %zu to %zu are "
                          "outside the cache",

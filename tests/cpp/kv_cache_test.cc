@@ -204,6 +204,49 @@ TEST(KvCacheTest, MoreThanTheMachineHasIsAnError) {
   EXPECT_EQ(cache, nullptr);
 }
 
+// Positions are int32; sums of sizes must not wrap on the way to a check.
+TEST(KvCacheTest, NumbersAtTheEndOfTheRange) {
+  constexpr size_t kMost = INT32_MAX;
+  std::unique_ptr<KvCache> cache;
+  KvCacheConfig config;
+  config.num_kv_heads = 1;
+  config.head_dim = 1;
+  for (const size_t huge : {kMost + 1, SIZE_MAX - 65, SIZE_MAX}) {
+    KvCacheConfig rolling = config;
+    rolling.window = huge;
+    ExpectError(KvCache::Create(rolling, &cache), StatusCode::kOutOfMemory,
+                {"KvCache"});
+    rolling.window = 1;
+    rolling.sink_tokens = huge;
+    ExpectError(KvCache::Create(rolling, &cache), StatusCode::kOutOfMemory,
+                {"KvCache"});
+  }
+  EXPECT_EQ(cache, nullptr);
+
+  KvCacheConfig fixed = config;
+  fixed.capacity = 4;
+  ASSERT_OK(KvCache::Create(fixed, &cache));
+  const float row[2] = {1, 2};
+  for (const size_t first : {SIZE_MAX, SIZE_MAX - 1, size_t{3}}) {
+    ExpectError(cache->Write(0, 0, first, 2, row, nullptr, row, nullptr),
+                StatusCode::kInvalidArgument, {"outside"});
+  }
+  ASSERT_OK(cache->Write(0, 0, 2, 2, row, nullptr, row, nullptr));
+  ExpectError(cache->Fork(nullptr), StatusCode::kInvalidArgument, {"out"});
+  ExpectError(cache->Reorder(nullptr), StatusCode::kInvalidArgument,
+              {"source"});
+
+  KvCacheConfig rolling = config;
+  rolling.window = 3;
+  ASSERT_OK(KvCache::Create(rolling, &cache));
+  ExpectError(cache->SetLength(0, kMost + 1, kMost - 3),
+              StatusCode::kInvalidArgument, {"2147483648"});
+  ASSERT_OK(cache->SetLength(0, kMost - 1, kMost - 4));
+  ASSERT_OK(cache->CheckRoom(1, nullptr));
+  ExpectError(cache->CheckRoom(2, nullptr), StatusCode::kInvalidArgument,
+              {"do not fit"});
+}
+
 TEST(KvCacheTest, AppendOfAnotherShapeChangesNothing) {
   const AttentionCase tokens = Tokens(3, 11);
   const auto cache = PoisonedCache(CacheConfig(tokens, 7));
