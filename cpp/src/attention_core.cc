@@ -106,9 +106,8 @@ kernels::AttentionArgs DescribeBlock(const Call& call, const KeyRange& keys,
   args.softcap = options.softcap;
   if (options.alibi_slopes != nullptr) {
     args.alibi_slope = options.alibi_slopes[head];
-    args.first_position =
-        static_cast<float>(QueryPosition(options, sequence, block.row) -
-                           static_cast<int64_t>(keys.anchor));
+    args.first_position = QueryPosition(options, sequence, block.row) -
+                          static_cast<int64_t>(keys.anchor);
   }
   if (options.sinks != nullptr) args.sink = options.sinks[head];
   if (options.head_gates != nullptr) args.gate = options.head_gates[head];

@@ -394,5 +394,32 @@ TEST_P(DeterminismTest, TwiceTheSame) {
   EXPECT_TRUE(SameBits(RunOk(test), RunOk(test)));
 }
 
+// Where floats no longer hold every position, each is rounded by itself.
+TEST_P(DeterminismTest, AlibiFarOutDoesNotDependOnTheRowsOfACall) {
+  Random random(77);
+  AttentionCase all = MakeCase(1, 6, 20, &random);
+  all.alibi_slopes = {0.5f, 0.25f, 0.5f, 1.0f};
+  const int32_t first = (1 << 24) + 1;
+  all.query_offsets = {first};
+  const AttentionRun run = RunOk(all);
+  for (size_t i = 0; i < 6; ++i) {
+    AttentionCase one = MakeCase(1, 1, 20, &random);
+    one.key = all.key;
+    one.value = all.value;
+    for (size_t h = 0; h < 4; ++h) {
+      for (size_t d = 0; d < 7; ++d) {
+        one.query.At(0, h, 0, d) = all.query.At(0, h, i, d);
+      }
+    }
+    one.alibi_slopes = all.alibi_slopes;
+    one.query_offsets = {first + static_cast<int32_t>(i)};
+    const AttentionRun alone = RunOk(one);
+    for (size_t h = 0; h < 4; ++h) {
+      EXPECT_TRUE(SameBits(alone.lse[h], run.lse[h * 6 + i])) << i;
+      EXPECT_TRUE(SameBits(alone.output[h * 10], run.output[(h * 6 + i) * 10]));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace headwise

@@ -134,7 +134,7 @@ struct AttentionArgs {
   // Row i gets -alibi_slope * |first_position + i - j| added at key j, both
   // relative to the anchor; slope 0: off.
   float alibi_slope = 0.0f;
-  float first_position = 0.0f;
+  int64_t first_position = 0;
   // -infinity: none.
   float sink = -std::numeric_limits<float>::infinity();
   // Factor of the output.

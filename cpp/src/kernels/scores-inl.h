@@ -277,13 +277,14 @@ HWY_INLINE void SoftCap(D d, float softcap, const TileSpan& span,
   }
 }
 
-// -slope * |position - key|; positions are exact in a float up to 2^24.
+// -slope * |position - key|; positions are exact in a float up to 2^24, and
+// beyond are rounded by themselves, not by the block they are computed in.
 template <class D>
-HWY_INLINE void AddAlibi(D d, float slope, float position,
+HWY_INLINE void AddAlibi(D d, float slope, int64_t position,
                          const KeyChunk& chunk, const TileSpan& span,
                          float* HWY_RESTRICT scores) {
   const auto minus_slope = hn::Set(d, -slope);
-  const auto own = hn::Set(d, position);
+  const auto own = hn::Set(d, static_cast<float>(position));
   for (size_t j = span.panel_lo; j < span.panel_hi; j += hn::Lanes(d)) {
     const auto key = hn::Iota(d, static_cast<float>(chunk.first + j));
     const auto bias = hn::Mul(minus_slope, hn::AbsDiff(own, key));
@@ -324,7 +325,7 @@ HWY_NOINLINE void FinishScores(D d, const AttentionArgs& args, size_t row,
   if (!chunk.always) {
     if (args.alibi_slope != 0.0f) {
       AddAlibi(d, args.alibi_slope,
-               args.first_position + static_cast<float>(row), chunk, span,
+               args.first_position + static_cast<int64_t>(row), chunk, span,
                scores);
     }
     if (args.bias.data != nullptr) {
