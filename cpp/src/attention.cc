@@ -37,10 +37,10 @@ Status ScaledDotProductAttention(const HeadsView<const float>& query,
   HEADWISE_RETURN_IF_ERROR(CheckOptions(sizes, options));
   HEADWISE_RETURN_IF_ERROR(CheckBlockMask(sizes, options));
   HEADWISE_RETURN_IF_ERROR(CheckExtraKeys(key, value, options));
-  HEADWISE_RETURN_IF_ERROR(
-      CheckWeights(sizes, outputs.weights_kind, outputs.weights));
-  HEADWISE_RETURN_IF_ERROR(
-      CheckScores(sizes, outputs.scores_kind, outputs.scores));
+  HEADWISE_RETURN_IF_ERROR(CheckWeights(sizes, options.extra_key.rows,
+                                        outputs.weights_kind, outputs.weights));
+  HEADWISE_RETURN_IF_ERROR(CheckScores(sizes, options.extra_key.rows,
+                                       outputs.scores_kind, outputs.scores));
   HEADWISE_RETURN_IF_ERROR(workspace->Reserve(AttentionWorkspaceBytes(
       query.rows, key.rows, query.cols, value.cols, options.extra_key.rows)));
   Arena arena(workspace->data());

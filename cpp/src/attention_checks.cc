@@ -221,7 +221,7 @@ namespace {
 
 template <typename Kind>
 Status CheckAsked(const char* name, Kind kind, Kind last, const float* place,
-                  const AttentionSizes& sizes) {
+                  const AttentionSizes& sizes, size_t extra_keys) {
   if (!IsOneOf(kind, last)) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "attention: %s_kind %d is no value of its enum", name,
@@ -229,7 +229,8 @@ Status CheckAsked(const char* name, Kind kind, Kind last, const float* place,
   }
   // An array without elements may well be null.
   const bool none = sizes.batch == 0 || sizes.heads == 0 ||
-                    sizes.query_length == 0 || sizes.key_length == 0;
+                    sizes.query_length == 0 ||
+                    (sizes.key_length == 0 && extra_keys == 0);
   if (kind != Kind::kNone && place == nullptr && !none) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "attention: %s are asked for, but their pointer is "
@@ -241,14 +242,16 @@ Status CheckAsked(const char* name, Kind kind, Kind last, const float* place,
 
 }  // namespace
 
-Status CheckWeights(const AttentionSizes& sizes, WeightsKind kind,
-                    const float* weights) {
-  return CheckAsked("weights", kind, WeightsKind::kPerHead, weights, sizes);
+Status CheckWeights(const AttentionSizes& sizes, size_t extra_keys,
+                    WeightsKind kind, const float* weights) {
+  return CheckAsked("weights", kind, WeightsKind::kPerHead, weights, sizes,
+                    extra_keys);
 }
 
-Status CheckScores(const AttentionSizes& sizes, ScoresKind kind,
-                   const float* scores) {
-  return CheckAsked("scores", kind, ScoresKind::kBiased, scores, sizes);
+Status CheckScores(const AttentionSizes& sizes, size_t extra_keys,
+                   ScoresKind kind, const float* scores) {
+  return CheckAsked("scores", kind, ScoresKind::kBiased, scores, sizes,
+                    extra_keys);
 }
 
 Status CheckShapes(const HeadsView<const float>& query,

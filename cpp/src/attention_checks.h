@@ -31,11 +31,12 @@ Status CheckOptions(const AttentionSizes& sizes,
 // count. For options whose query_offsets are those of the attention.
 Status CheckBlockMask(const AttentionSizes& sizes,
                       const AttentionOptions& options);
-// Weights are asked for with a place to put them.
-Status CheckWeights(const AttentionSizes& sizes, WeightsKind kind,
-                    const float* weights);
-Status CheckScores(const AttentionSizes& sizes, ScoresKind kind,
-                   const float* scores);
+// Weights are asked for with a place to put them, and so are scores. The extra
+// keys have columns too.
+Status CheckWeights(const AttentionSizes& sizes, size_t extra_keys,
+                    WeightsKind kind, const float* weights);
+Status CheckScores(const AttentionSizes& sizes, size_t extra_keys,
+                   ScoresKind kind, const float* scores);
 
 // The tile lies inside the call, and weights come with their lse.
 Status CheckTile(const AttentionSizes& sizes,

@@ -144,10 +144,10 @@ Status CachedAttention(const HeadsView<const float>& query,
   HEADWISE_RETURN_IF_ERROR(CheckCachedOptions(
       cache, options, outputs.weights_kind, outputs.scores_kind));
   HEADWISE_RETURN_IF_ERROR(
-      CheckWeights(sizes, outputs.weights_kind, outputs.weights));
+      CheckWeights(sizes, 0, outputs.weights_kind, outputs.weights));
   HEADWISE_RETURN_IF_ERROR(
-      CheckScores(sizes, outputs.scores_kind, outputs.scores));
-  if (options.extra_key.rows != 0) {
+      CheckScores(sizes, 0, outputs.scores_kind, outputs.scores));
+  if (options.extra_key.rows != 0 || options.extra_value.rows != 0) {
     return Contradicts("extra_key", "append it to the cache instead");
   }
   if (c.window != 0 && query.rows > kMaxRollingQueries) {

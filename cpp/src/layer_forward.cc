@@ -142,7 +142,7 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
   HEADWISE_RETURN_IF_ERROR(CheckInputs(c, query, key, &value));
   HEADWISE_RETURN_IF_ERROR(CheckOutput(c, query, outputs.output));
   HEADWISE_RETURN_IF_ERROR(CheckPacking(projections_.query->packed()));
-  if (options.extra_key.rows != 0) {
+  if (options.extra_key.rows != 0 || options.extra_value.rows != 0) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "MultiHeadAttention: extra_key belongs to the "
                          "functional core; use add_bias_kv");
@@ -157,11 +157,12 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
   }
   const AttentionSizes sizes = {batch, c.num_heads, c.num_kv_heads, query.rows,
                                 KeyLength(query.rows, key.rows, options)};
+  const size_t extra_keys = extra_ == nullptr ? 0 : extra_->rows;
   HEADWISE_RETURN_IF_ERROR(CheckOptions(sizes, options));
   HEADWISE_RETURN_IF_ERROR(
-      CheckWeights(sizes, outputs.weights_kind, outputs.weights));
+      CheckWeights(sizes, extra_keys, outputs.weights_kind, outputs.weights));
   HEADWISE_RETURN_IF_ERROR(
-      CheckScores(sizes, outputs.scores_kind, outputs.scores));
+      CheckScores(sizes, extra_keys, outputs.scores_kind, outputs.scores));
   if (options.rotary != nullptr) {
     HEADWISE_RETURN_IF_ERROR(CheckRotary(*options.rotary, c.head_dim));
   }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "view_checks.h"
+
 namespace headwise {
 
 Status MergeAttention(const AttentionPart* parts, size_t part_count,
@@ -17,6 +19,9 @@ Status MergeAttention(const AttentionPart* parts, size_t part_count,
     return Status::Error(StatusCode::kInvalidArgument,
                          "MergeAttention: part %zu has no %s; each needs both",
                          p, parts[p].lse == nullptr ? "lse" : "output");
+  }
+  if (rows != 0 && cols != 0) {
+    HEADWISE_RETURN_IF_ERROR(CheckPointer("MergeAttention", "output", output));
   }
   for (size_t row = 0; row < rows; ++row) {
     double largest = kNothing;

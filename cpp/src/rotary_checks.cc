@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "memory.h"
+
 namespace headwise {
 namespace {
 
@@ -56,7 +58,9 @@ Status CheckRotary(const RotaryConfig& c, size_t head_dim) {
                          RotaryConfig::kMaxAxes);
   }
   size_t pairs = 0;
-  for (size_t axis = 0; axis < c.axes; ++axis) pairs += c.sections[axis];
+  for (size_t axis = 0; axis < c.axes; ++axis) {
+    pairs = SaturatingAdd(pairs, c.sections[axis]);
+  }
   if (c.axes != 0 && pairs != dim / 2) {
     return Status::Error(StatusCode::kInvalidConfig,
                          "rotary: sections add up to %zu; they must to %zu, "

@@ -70,6 +70,73 @@ TEST(HostileCalls, NullPointersOfTheFunctionalCore) {
   EXPECT_FLOAT_EQ(a.out[0], 0.5f);
 }
 
+// Extra keys have columns, even where there is no other key.
+TEST(HostileCalls, WeightsOfExtraKeysAloneNeedAPlace) {
+  Arrays a;
+  const InHeads x = a.Heads();
+  const InHeads none = InHeads::HeadsFirst(nullptr, 2, 4, 0, 8);
+  AttentionOptions options;
+  options.extra_key = options.extra_value =
+      InHeads::HeadsFirst(a.in.data(), 1, 4, 2, 8);
+  AttentionOutputs outputs = a.Outputs();
+  outputs.weights_kind = WeightsKind::kPerHead;
+  ExpectInvalid(
+      ScaledDotProductAttention(x, none, none, options, outputs, &a.workspace),
+      "weights");
+  outputs.weights_kind = WeightsKind::kNone;
+  outputs.scores_kind = ScoresKind::kRaw;
+  ExpectInvalid(
+      ScaledDotProductAttention(x, none, none, options, outputs, &a.workspace),
+      "scores");
+  Config config;
+  config.embed_dim = 8;
+  config.num_heads = 2;
+  config.add_zero_attn = true;
+  std::unique_ptr<MultiHeadAttention> mha;
+  ASSERT_TRUE(MultiHeadAttention::Create(config, &mha).ok());
+  ForwardOutputs layer_outputs;
+  layer_outputs.output = {a.out.data(), 2, 3, 8};
+  layer_outputs.weights_kind = WeightsKind::kAveraged;
+  const TensorView<const float> rows(a.in.data(), 2, 3, 8);
+  const TensorView<const float> no_rows(nullptr, 2, 0, 8);
+  ExpectInvalid(
+      mha->Forward(rows, no_rows, no_rows, {}, layer_outputs, &a.workspace),
+      "weights");
+  EXPECT_TRUE(a.Untouched());
+}
+
+// Half of a pair is no silent nothing.
+TEST(HostileCalls, ExtraValuesWithoutKeys) {
+  Arrays a;
+  AttentionOptions options;
+  options.extra_value = InHeads::HeadsFirst(a.in.data(), 1, 4, 2, 8);
+  KvCacheConfig config;
+  config.batch = 2;
+  config.num_kv_heads = 4;
+  config.head_dim = 8;
+  config.capacity = 3;
+  std::unique_ptr<KvCache> cache;
+  ASSERT_TRUE(KvCache::Create(config, &cache).ok());
+  ExpectInvalid(
+      CachedAttention(a.Heads(), *cache, options, a.Outputs(), &a.workspace),
+      "extra_key");
+  LayerOptions layer_options;
+  layer_options.extra_value = options.extra_value;
+  ForwardOutputs outputs;
+  outputs.output = {a.out.data(), 2, 3, 8};
+  const TensorView<const float> x(a.in.data(), 2, 3, 8);
+  ExpectInvalid(Layer()->Forward(x, x, x, layer_options, outputs, &a.workspace),
+                "extra_key");
+  EXPECT_TRUE(a.Untouched());
+}
+
+TEST(HostileCalls, NullPointersOfMergeAttention) {
+  Arrays a;
+  const AttentionPart part = {a.in.data(), a.in.data()};
+  ExpectInvalid(MergeAttention(&part, 1, 2, 3, nullptr, nullptr), "output");
+  EXPECT_TRUE(MergeAttention(&part, 1, 2, 0, nullptr, nullptr).ok());
+}
+
 TEST(HostileCalls, NullPointersOfTheLayers) {
   Arrays a;
   Config config;

@@ -367,6 +367,15 @@ TEST(RotaryTest, RefusesWhatDescribesNoRotation) {
         c->sections[1] = 1;
       },
       {"sections", "2", "3"});
+  // Sums must not wrap round to what is wanted.
+  refused(
+      [](RotaryConfig* c) {
+        c->axes = 3;
+        c->sections[0] = SIZE_MAX;
+        c->sections[1] = 2;
+        c->sections[2] = 2;
+      },
+      {"sections", "3"});
 }
 
 }  // namespace
