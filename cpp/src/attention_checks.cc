@@ -87,7 +87,14 @@ Status CheckPacked(const AttentionSizes& sizes,
                    const AttentionOptions& options) {
   const int32_t* queries = options.cumulative_query_lengths;
   const int32_t* keys = options.cumulative_key_lengths;
-  if (queries == nullptr && keys == nullptr) return Status();
+  if (queries == nullptr && keys == nullptr) {
+    if (options.packed_sequences == 0) return Status();
+    return Status::Error(StatusCode::kInvalidArgument,
+                         "attention: packed_sequences is %zu, but neither "
+                         "cumulative_query_lengths nor cumulative_key_lengths "
+                         "says where they lie",
+                         options.packed_sequences);
+  }
   if (queries == nullptr || keys == nullptr) {
     return Status::Error(StatusCode::kInvalidArgument,
                          "attention: cumulative_query_lengths and "

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "rotary_checks.h"
 #include "view_checks.h"
 
 namespace headwise {
@@ -84,6 +85,19 @@ Status CheckCache(const Config& c, const TensorView<const float>& query,
                          "not go with a cache");
   }
   return Status();
+}
+
+Status CheckTurns(const Config& c, const LayerOptions& options) {
+  if (options.rotary != nullptr) {
+    return CheckRotary(*options.rotary, c.head_dim);
+  }
+  if (options.query_positions == nullptr && options.key_positions == nullptr) {
+    return Status();
+  }
+  return Status::Error(StatusCode::kInvalidArgument,
+                       "MultiHeadAttention: query_positions or key_positions "
+                       "are given, but no rotary; they are positions to turn "
+                       "to, masks go by query_offsets");
 }
 
 Status CheckRollingRows(size_t rows, const LayerOptions& options) {

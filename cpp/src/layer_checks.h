@@ -29,6 +29,9 @@ Status CheckCache(const Config& config, const TensorView<const float>& query,
 size_t KeyLength(size_t query_length, size_t key_length,
                  const LayerOptions& options);
 
+// How queries and keys turn, if they do; positions to turn to need it.
+Status CheckTurns(const Config& config, const LayerOptions& options);
+
 // A rolling cache takes long calls in blocks, and a query that sees what
 // follows it would miss the blocks to come.
 Status CheckRollingRows(size_t rows, const LayerOptions& options);

@@ -12,7 +12,6 @@
 #include "layer_checks.h"
 #include "layer_projection.h"
 #include "product.h"
-#include "rotary_checks.h"
 #include "view_checks.h"
 
 namespace headwise {
@@ -163,9 +162,7 @@ Status MultiHeadAttention::Forward(const TensorView<const float>& query,
       CheckWeights(sizes, extra_keys, outputs.weights_kind, outputs.weights));
   HEADWISE_RETURN_IF_ERROR(
       CheckScores(sizes, extra_keys, outputs.scores_kind, outputs.scores));
-  if (options.rotary != nullptr) {
-    HEADWISE_RETURN_IF_ERROR(CheckRotary(*options.rotary, c.head_dim));
-  }
+  HEADWISE_RETURN_IF_ERROR(CheckTurns(c, options));
   HEADWISE_RETURN_IF_ERROR(
       Reserve(batch, query.rows, key.rows, workspace, options.cache));
 

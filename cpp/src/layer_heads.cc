@@ -8,7 +8,6 @@
 #include "layer_checks.h"
 #include "layer_projection.h"
 #include "product.h"
-#include "rotary_checks.h"
 #include "view_checks.h"
 
 namespace headwise {
@@ -76,9 +75,7 @@ Status MultiHeadAttention::ProjectHeads(const TensorView<const float>& query,
       CheckOptions({batch, c.num_heads, c.num_kv_heads, query.rows,
                     KeyLength(query.rows, key.rows, options)},
                    options));
-  if (options.rotary != nullptr) {
-    HEADWISE_RETURN_IF_ERROR(CheckRotary(*options.rotary, c.head_dim));
-  }
+  HEADWISE_RETURN_IF_ERROR(CheckTurns(c, options));
   Arena counter;
   TakeProjectionScratch(c, batch, query.rows, key.rows, &counter);
   HEADWISE_RETURN_IF_ERROR(workspace->Reserve(counter.used()));

@@ -130,6 +130,16 @@ TEST(HostileCalls, ExtraValuesWithoutKeys) {
   EXPECT_TRUE(a.Untouched());
 }
 
+TEST(HostileCalls, PackedSequencesWithoutLengths) {
+  Arrays a;
+  AttentionOptions options;
+  options.packed_sequences = 2;
+  ExpectInvalid(ScaledDotProductAttention(a.Heads(), a.Heads(), a.Heads(),
+                                          options, a.Outputs(), &a.workspace),
+                "packed_sequences is 2");
+  EXPECT_TRUE(a.Untouched());
+}
+
 TEST(HostileCalls, NullPointersOfMergeAttention) {
   Arrays a;
   const AttentionPart part = {a.in.data(), a.in.data()};

@@ -86,6 +86,25 @@ TEST_P(LayerErrorsTest, RefusesOptionsBeforeWriting) {
   ExpectError(
       layer->Forward(x.in(), x.in(), x.in(), options, outputs, &workspace),
       StatusCode::kInvalidArgument, {"key_lengths[1]", "4", "3"});
+  // Positions without rotary would be ignored.
+  const int32_t positions[] = {0, 1, 2, 0, 1, 2};
+  LayerOptions of_queries;
+  of_queries.query_positions = positions;
+  LayerOptions of_keys;
+  of_keys.key_positions = positions;
+  for (const LayerOptions& given : {of_queries, of_keys}) {
+    ExpectError(
+        layer->Forward(x.in(), x.in(), x.in(), given, outputs, &workspace),
+        StatusCode::kInvalidArgument, {"positions", "rotary"});
+    HeadsTensor heads(Layout::kHeadsFirst, 2, 4, 3, 2, 0);
+    HeadsTensor keys = heads;
+    ProjectedHeads projected;
+    projected.query = heads.out();
+    projected.key = keys.out();
+    ExpectError(layer->ProjectHeads(x.in(), x.in(), x.in(), given, projected,
+                                    &workspace),
+                StatusCode::kInvalidArgument, {"positions", "rotary"});
+  }
   outputs.weights_kind = WeightsKind::kPerHead;
   ExpectError(layer->Forward(x.in(), x.in(), x.in(), LayerOptions(), outputs,
                              &workspace),
