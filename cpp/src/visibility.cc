@@ -85,10 +85,7 @@ void VisibleKeys(const AttentionOptions& options, const Sequence& sequence,
   }
   const int64_t anchor = static_cast<int64_t>(keys.anchor);
   first = std::max(first, anchor);
-  const bool padding =
-      static_cast<int64_t>(i) >=
-      LengthOr(options.query_lengths, n, sequence.query_length);
-  if (padding || first >= last) first = last = anchor;
+  if (first >= last) first = last = anchor;
   *begin = static_cast<size_t>(first - anchor);
   *end = static_cast<size_t>(last - anchor);
 }

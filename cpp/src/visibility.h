@@ -31,7 +31,8 @@ int64_t QueryPosition(const AttentionOptions& options, const Sequence& sequence,
                       size_t i);
 
 // Keys [*begin, *end), relative to the anchor, that the sequence's query i may
-// see; 0, 0 for none.
+// see; 0, 0 for none. Queries beyond query_lengths are the kernels' to leave
+// out (seeing_rows).
 void VisibleKeys(const AttentionOptions& options, const Sequence& sequence,
                  const KeyRange& keys, size_t i, size_t* begin, size_t* end);
 
