@@ -107,6 +107,34 @@ TEST_P(BlockMaskTest, HoldsWhatTheFunctionSays) {
   }
 }
 
+TEST_P(BlockMaskTest, NothingBehindTheLastKey) {
+  const auto mask = Make({1, 1, 0, 4, 200},
+                         [](size_t, size_t, int64_t, int64_t) { return true; });
+  EXPECT_EQ(mask->full_blocks(), 2u);
+  for (const size_t key : {128, 130, 192, 199, 200}) {
+    BlockMask::Bits bits;
+    mask->RowBits(0, 0, 3, key, bits);
+    for (size_t j = 0; j < BlockMask::kKeys; ++j) {
+      ASSERT_EQ(Bit(bits, j), key + j < 200) << key << " " << j;
+    }
+  }
+}
+
+TEST_P(BlockMaskTest, AsksOnceForEachPair) {
+  const BlockMaskShape shape = {2, 3, -5, 70, 130};
+  std::vector<int> asked(2 * 3 * 70 * 130);
+  Make(shape, [&](size_t b, size_t h, int64_t i, int64_t j) {
+    const bool inside =
+        b < 2 && h < 3 && i >= -5 && i < 65 && j >= 0 && j < 130;
+    EXPECT_TRUE(inside) << b << " " << h << " " << i << " " << j;
+    if (!inside) return false;
+    const size_t row = (b * 3 + h) * 70 + static_cast<size_t>(i + 5);
+    ++asked[row * 130 + static_cast<size_t>(j)];
+    return true;
+  });
+  EXPECT_EQ(asked, std::vector<int>(asked.size(), 1));
+}
+
 TEST_P(BlockMaskTest, LookNeverOverlooks) {
   const BlockMaskShape shape = {1, 1, 0, 200, 520};
   const auto mask = Make(shape, [](size_t, size_t, int64_t i, int64_t j) {

@@ -1,5 +1,6 @@
 // ProjectHeads: the heads as attention sees them, against the float64 oracle
 // and against what Forward makes of them.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -8,8 +9,11 @@
 #include "cache_case.h"
 #include "headwise/attention.h"
 #include "headwise/multi_head_attention.h"
+#include "kernels/kernels.h"
 #include "layer_case.h"
+#include "layer_projection.h"
 #include "memory.h"
+#include "product.h"
 #include "reference/multi_head_attention.h"
 #include "test_util.h"
 
@@ -311,6 +315,32 @@ TEST_P(LayerHeadsTest, ReservedCallsAllocateNothing) {
   EXPECT_EQ(AllocationCount(), count);
 }
 
+// One piece of scratch serves every product of a call, whichever has most rows.
+TEST_P(LayerHeadsTest, ScratchFitsTheLargestProduct) {
+  const Small small(6);
+  const Config& c = small.config;
+  const size_t depth =
+      std::max({c.num_heads * c.v_head_dim, c.embed_dim, c.k_dim, c.v_dim});
+  Arena product;
+  TakeProductScratch(90, depth, &product);
+  for (const bool more_queries : {true, false}) {
+    // Only addresses are computed.
+    Workspace workspace;
+    Arena counter;
+    const size_t queries = more_queries ? 90 : 3;
+    const size_t keys = more_queries ? 3 : 90;
+    TakeProjectionScratch(c, 1, queries, keys, &counter);
+    ASSERT_OK(workspace.Reserve(counter.used()));
+    Arena arena(workspace.data());
+    const ProjectionScratch scratch =
+        TakeProjectionScratch(c, 1, queries, keys, &arena);
+    const auto* begin = reinterpret_cast<const unsigned char*>(scratch.product);
+    const auto* end =
+        reinterpret_cast<const unsigned char*>(scratch.positions.offsets);
+    EXPECT_GE(static_cast<size_t>(end - begin), product.used());
+  }
+}
+
 TEST_P(LayerHeadsTest, RefusedCallsWriteNothing) {
   Small small(5);
   Tensor x(2, 6, 14);
@@ -370,6 +400,14 @@ TEST_P(LayerHeadsTest, RefusedCallsWriteNothing) {
         c->options.query_offsets = lengths.data();
       },
       StatusCode::kInvalidArgument, {"query_offsets", "cache"});
+  // A layer packed for this instruction set, used under one of another width.
+  const size_t width = kernels::PanelWidth();
+  for (const size_t target : AvailableTargets()) {
+    ASSERT_TRUE(kernels::UseTestTarget(target));
+    if (kernels::PanelWidth() == width) continue;
+    refused([](Call*) {}, StatusCode::kInvalidArgument, {"packed"});
+  }
+  ASSERT_TRUE(kernels::UseTestTarget(GetParam()));
   SetAllocationLimit(16);
   refused([](Call*) {}, StatusCode::kOutOfMemory, {});
   SetAllocationLimit(SIZE_MAX);

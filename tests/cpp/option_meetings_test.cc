@@ -115,11 +115,14 @@ std::unique_ptr<BlockMask> MakeMask(const AttentionCase& test, Random* random) {
   shape.queries = static_cast<size_t>(end - first) + more;
   shape.keys = static_cast<size_t>(keys) + more;
   const uint64_t seed = random->Next();
+  // Patches within blocks, and patches of whole blocks.
+  const int64_t rows = random->Pick<int64_t>({50, 150});
+  const int64_t columns = random->Pick<int64_t>({70, 300});
   std::unique_ptr<BlockMask> mask;
   const Status status = BlockMask::FromFunction(
       shape,
       [&](size_t n, size_t h, int64_t i, int64_t j) {
-        const uint64_t patch = Hash(seed, n, h, i / 50, j / 70) % 4;
+        const uint64_t patch = Hash(seed, n, h, i / rows, j / columns) % 4;
         return patch < 2 ? patch == 1
                          : Hash(seed, n, h, i, j) % (patch == 2 ? 2 : 30) == 0;
       },
@@ -280,6 +283,11 @@ TEST_P(OptionMeetingsTest, EqualTheOracle) {
     AttentionCase test =
         RandomCase(&random, random.Between(1, small ? 30 : 150),
                    random.Between(1, small ? 50 : 330));
+    // A query that is no number makes its own rows NaN.
+    if (random.Chance(0.2)) {
+      test.query.At(random.Between(0, test.batch - 1), random.Between(0, 3),
+                    random.Between(0, test.rows - 1), 0) = kNan;
+    }
     std::unique_ptr<BlockMask> mask;
     if (random.Chance(0.6)) mask = MakeMask(test, &random);
     test.block_mask = mask.get();

@@ -341,11 +341,18 @@ TEST_P(PackedAttentionTest, RefusesWhatDoesNotFit) {
   expect({"cumulative_key_lengths[2] is 7"});
   whole.cumulative_key_lengths = {};
   expect({"go together"});
+  whole.cumulative_query_lengths = {};
+  expect({"go together"});
   whole.key_lengths = {3, 5};
   expect({"key_lengths[1] is 5", "0 to 4"});
   whole.key_lengths = {};
   whole.query_lengths = {4, 4};
   expect({"query_lengths[0] is 4", "0 to 3"});
+  whole.query_lengths = {};
+  whole.causal = Causal::kStart;
+  whole.prefix_lengths = {3, 5};
+  expect({"prefix_lengths[1] is 5", "0 to 4"});
+  whole.prefix_lengths = {};
 
   PackedCase two({3}, {3}, &random);
   AttentionCase batch(2, kHeads, kKvHeads, 3, 3, 6, 9);
@@ -391,6 +398,61 @@ TEST_P(PackedAttentionTest, ALayerTurnsEachSequenceFromItsStart) {
     EXPECT_TRUE(SameBits(
         Floats(from, from + static_cast<ptrdiff_t>(lengths[n] * width)),
         alone.output));
+  }
+}
+
+// Of cross-attention: queries turn to where Causal::kEnd puts them, keys from
+// 0.
+TEST_P(PackedAttentionTest, ALayerTurnsQueriesToTheirOffset) {
+  Random random(8);
+  Config config;
+  config.embed_dim = 12;
+  config.num_heads = 4;
+  config.num_kv_heads = 2;
+  config.head_dim = 6;
+  config = Resolved(config);
+  const auto layer = MakeLayer(config, LayerWeights::Uniform(config, &random));
+  ASSERT_NE(layer, nullptr);
+  const std::vector<size_t> lengths = {5, 31, 1};
+  const std::vector<size_t> key_lengths = {9, 60, 4};
+  const Counts starts = Cumulative(lengths);
+  const Counts key_starts = Cumulative(key_lengths);
+  Tensor x(1, 37, 12), y(1, 73, 12);
+  x.FillUniform(&random, -1, 1);
+  y.FillUniform(&random, -1, 1);
+  RotaryConfig rotary;
+  LayerOptions options;
+  options.causal = Causal::kEnd;
+  options.rotary = &rotary;
+  LayerOptions packed = options;
+  packed.cumulative_query_lengths = starts.data();
+  packed.cumulative_key_lengths = key_starts.data();
+  packed.packed_sequences = lengths.size();
+  const LayerRun run = RunLayer(*layer, x.in(), y.in(), y.in(), packed);
+  ASSERT_OK(run.status);
+  for (size_t n = 0; n < lengths.size(); ++n) {
+    const size_t begin = static_cast<size_t>(starts[n]);
+    const size_t key_begin = static_cast<size_t>(key_starts[n]);
+    const auto own = RowsOf(x.in(), begin, begin + lengths[n]);
+    const auto keys = RowsOf(y.in(), key_begin, key_begin + key_lengths[n]);
+    // The same positions, given one by one.
+    Counts query_positions, key_positions;
+    for (size_t i = 0; i < lengths[n]; ++i) {
+      query_positions.push_back(
+          static_cast<int32_t>(key_lengths[n] - lengths[n] + i));
+    }
+    for (size_t j = 0; j < key_lengths[n]; ++j) {
+      key_positions.push_back(static_cast<int32_t>(j));
+    }
+    LayerOptions alone = options;
+    alone.query_positions = query_positions.data();
+    alone.key_positions = key_positions.data();
+    const LayerRun expected = RunLayer(*layer, own, keys, keys, alone);
+    ASSERT_OK(expected.status);
+    const auto from = run.output.begin() + static_cast<ptrdiff_t>(begin * 12);
+    EXPECT_TRUE(
+        SameBits(Floats(from, from + static_cast<ptrdiff_t>(lengths[n] * 12)),
+                 expected.output));
   }
 }
 
