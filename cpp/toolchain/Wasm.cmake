@@ -62,9 +62,11 @@ set(HEADWISE_WASM_PROGRAM_LINK_OPTIONS
   -sSTACK_SIZE=4MB
   -sASSERTIONS=1)
 
-# A module without glue, for the measurement of the engine's peak: it exports
-# the function Peak.
+# Modules without glue, for measurements: what they export is marked in their
+# sources.
 set(HEADWISE_WASM_BARE_LINK_OPTIONS
+  -O3
   --no-entry
   -sSTANDALONE_WASM
-  -sEXPORTED_FUNCTIONS=_Peak)
+  -sALLOW_MEMORY_GROWTH
+  -sMAXIMUM_MEMORY=4GB)
