@@ -44,13 +44,15 @@ function maskGoals({ window, documents, builds }) {
 const tinyGoals = (measured) => Object.entries(measured).map(([build, { call, inside }]) =>
   atMost('6', `W8 tiny layer, ${build}: call over loop inside WASM`, call - inside, 3, (us) => `${us.toFixed(1)} µs`));
 
+/** Below 8 the neighbour is 8 itself, and a vector is wider than the size: those stand apart. */
 function oddGoals(measured) {
   const worst = (list) => list.reduce((most, entry) => (entry.ratio > most.ratio ? entry : most));
   return Object.entries(measured).flatMap(([build, { width, length }]) => [['D', width], ['L', length]]
-    .map(([letter, list]) => {
-      const { size, near, ratio } = worst(list);
-      return atMost('7', `${build}: worst ${letter} (${size} beside ${near}), time per element`, ratio, 1.5);
-    }));
+    .flatMap(([letter, list]) => [['', list.filter(({ size }) => size > 8)],
+      [' below 8', list.filter(({ size }) => size < 8)]].filter(([, some]) => some.length > 0).map(([title, some]) => {
+      const { size, near, ratio } = worst(some);
+      return atMost('7', `${build}: worst ${letter}${title} (${size} beside ${near}), time per element`, ratio, 1.5);
+    })));
 }
 
 const sizeGoals = (sizes) => Object.entries(sizes).map(([build, bytes]) =>
