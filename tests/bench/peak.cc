@@ -18,8 +18,8 @@ inline v128_t Step(v128_t sum, v128_t factor, v128_t term) {
 }
 
 // Volatile: the compiler must not see that the sums are alike.
-volatile float starts[12] = {0.0f,  0.05f, 0.1f,  0.15f, 0.2f,  0.25f,
-                             0.3f,  0.35f, 0.4f,  0.45f, 0.5f,  0.55f};
+volatile float starts[12] = {0.0f, 0.05f, 0.1f, 0.15f, 0.2f, 0.25f,
+                             0.3f, 0.35f, 0.4f, 0.45f, 0.5f, 0.55f};
 
 volatile float half = 0.5f;
 
@@ -29,8 +29,9 @@ inline v128_t Start(int index) { return wasm_f32x4_splat(starts[index]); }
 
 extern "C" {
 
-// Runs `rounds` rounds of 12 vectors of 4 multiply-adds: 96 operations each. The sums stay near 1, so no subnormal or infinite
-// number slows them down; returning them keeps the work from being dropped.
+// Runs `rounds` rounds of 12 vectors of 4 multiply-adds: 96 operations each.
+// The sums stay near 1, so no subnormal or infinite number slows them down;
+// returning them keeps the work from being dropped.
 __attribute__((export_name("Peak"))) float Peak(int32_t rounds) {
   // Loaded, not written as constants: V8 makes a vector constant anew at every
   // use, which would be measured instead (11 of 50 GFLOP/s in Node 24).
@@ -57,8 +58,7 @@ __attribute__((export_name("Peak"))) float Peak(int32_t rounds) {
       wasm_f32x4_add(wasm_f32x4_add(s0, s1), wasm_f32x4_add(s2, s3)),
       wasm_f32x4_add(
           wasm_f32x4_add(wasm_f32x4_add(s4, s5), wasm_f32x4_add(s6, s7)),
-          wasm_f32x4_add(wasm_f32x4_add(s8, s9),
-                         wasm_f32x4_add(s10, s11))));
+          wasm_f32x4_add(wasm_f32x4_add(s8, s9), wasm_f32x4_add(s10, s11))));
   return wasm_f32x4_extract_lane(sum, 0) + wasm_f32x4_extract_lane(sum, 1) +
          wasm_f32x4_extract_lane(sum, 2) + wasm_f32x4_extract_lane(sum, 3);
 }

@@ -17,7 +17,8 @@ __attribute__((export_name("Prepare"))) uint8_t* Prepare(size_t bytes) {
 }
 
 // Reads `bytes` bytes, a multiple of 128, once.
-__attribute__((export_name("Read"))) int32_t Read(const uint8_t* data, size_t bytes) {
+__attribute__((export_name("Read"))) int32_t Read(const uint8_t* data,
+                                                  size_t bytes) {
   v128_t s0 = wasm_i32x4_const_splat(0), s1 = s0, s2 = s0, s3 = s0;
   v128_t s4 = s0, s5 = s0, s6 = s0, s7 = s0;
   for (size_t at = 0; at + 128 <= bytes; at += 128) {

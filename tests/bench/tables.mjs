@@ -1,4 +1,5 @@
 // Figures as Markdown.
+import { reasonOf } from './reasons.mjs';
 import { WORKLOADS, keyLength } from './workloads.mjs';
 
 /** How many of the odd sizes are shown. */
@@ -11,10 +12,15 @@ export function table(header, rows) {
 
 export const short = (value) => (value >= 100 ? value.toFixed(0) : value.toPrecision(3));
 const percent = (ratio) => `${(100 * ratio).toFixed(1)} %`;
-const passOrFail = (met) => (met ? 'pass' : '**fail**');
 
-export const goalTable = (rows) => table(['goal', 'what', 'wanted', 'measured', ''],
-  rows.map(({ goal, what, want, figure, met }) => [goal, what, want, figure, passOrFail(met)]));
+function verdict(row, reasons) {
+  if (row.met) return 'pass';
+  const reason = reasonOf(row, reasons);
+  return reason ? `**fail**: ${reason}` : '**fail**';
+}
+
+export const goalTable = (rows, reasons) => table(['goal', 'what', 'wanted', 'measured', ''],
+  rows.map((row) => [row.goal, row.what, row.want, row.figure, verdict(row, reasons)]));
 
 function workloadTable(measured) {
   const builds = Object.keys(Object.values(measured)[0].builds);

@@ -11,6 +11,7 @@ import { benchMarkdown, peersMarkdown } from '../bench/results.mjs';
 import { SECTIONS } from '../bench/sections/index.mjs';
 import { contest } from '../bench/seats/contest.mjs';
 import { SlowPeers } from '../bench/seats/slow.mjs';
+import { goalTable } from '../bench/tables.mjs';
 import { buildBareModules } from '../bench/wasm.mjs';
 import { WORKLOADS, decodeBytes, flop, workload } from '../bench/workloads.mjs';
 
@@ -25,6 +26,13 @@ test('every section gives figures and goals', { timeout: 120_000 }, async () => 
   const machine = { processor: '', cores: 1, system: '', load: 0, commit: '', date: '' };
   const text = benchMarkdown({ machine, engines: { [engine.name]: figures } });
   assert.doesNotMatch(text, /NaN|undefined|null|Infinity/);
+});
+
+test('a goal that is not met says why, where that is known', () => {
+  const row = { goal: '4', what: 'W7a decode', want: '≥ 1', figure: '0', met: false };
+  const reasons = [{ goal: '4', what: /^W7b/, reason: 'of another' }, { goal: '4', what: /^W7/, reason: 'one row a tile' }];
+  const lines = goalTable([row, { ...row, met: true }, { ...row, goal: '5' }], reasons).split('\n').slice(2);
+  assert.deepEqual(lines.map((line) => line.split(' | ').at(-1)), ['**fail**: one row a tile |', 'pass |', '**fail** |']);
 });
 
 test('work is counted as 2 m n k of every product', () => {
