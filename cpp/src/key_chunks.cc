@@ -75,19 +75,24 @@ void PackCachedKeys(const KvCache& cache, size_t b, size_t kv_head,
     const bool held = first < c.sink_tokens ||
                       cache.Holds(b, first + count - 1) || c.window == 0;
     if (!held) continue;
-    cache.Unpack(b, kv_head, first, count, packed->key_rows,
-                 packed->value_rows);
+    const float* keys = cache.KeyRows(b, kv_head, first);
+    const float* values = cache.ValueRows(b, kv_head, first);
+    if (keys == nullptr) {
+      cache.Unpack(b, kv_head, first, count, packed->key_rows,
+                   packed->value_rows);
+      keys = packed->key_rows;
+      values = packed->value_rows;
+    }
     const size_t at = packed->chunk_count * kChunk;
     kernels::KeyChunk chunk;
     chunk.first = first;
     chunk.count = count;
     chunk.column = first;
     float* key_panels = packed->key_panels + at * c.head_dim;
-    kernels::PackPanels(packed->key_rows, c.head_dim, count, c.head_dim,
-                        key_panels);
+    kernels::PackPanels(keys, c.head_dim, count, c.head_dim, key_panels);
     float* value_panels = packed->value_panels + at * padded_v;
-    chunk.nonfinite = kernels::PackValues(packed->value_rows, c.v_head_dim,
-                                          count, c.v_head_dim, value_panels);
+    chunk.nonfinite = kernels::PackValues(values, c.v_head_dim, count,
+                                          c.v_head_dim, value_panels);
     chunk.keys = key_panels;
     chunk.values = value_panels;
     chunk.value_rows = count;

@@ -42,6 +42,10 @@ class KvCache::Storage {
   AlignedBuffer<float> key_scales;
   AlignedBuffer<float> value_scales;
 
+  // Rows are float32, one behind the other in order of their positions.
+  bool plain() const {
+    return config.type == CacheType::kFloat32 && config.window == 0;
+  }
   size_t ring() const { return config.window + kRollingSlack; }
   size_t Slot(size_t position) const {
     if (config.window == 0 || position < config.sink_tokens) return position;
@@ -371,6 +375,18 @@ void KvCache::Unpack(size_t b, size_t kv_head, size_t first, size_t count,
 }
 
 size_t KvCache::length(size_t b) const { return storage_->lengths.data()[b]; }
+const float* KvCache::KeyRows(size_t b, size_t kv_head, size_t first) const {
+  if (!storage_->plain()) return nullptr;
+  return reinterpret_cast<const float*>(
+      storage_->Key(storage_->Row(b, kv_head, first)));
+}
+
+const float* KvCache::ValueRows(size_t b, size_t kv_head, size_t first) const {
+  if (!storage_->plain()) return nullptr;
+  return reinterpret_cast<const float*>(
+      storage_->Value(storage_->Row(b, kv_head, first)));
+}
+
 size_t KvCache::max_length() const {
   const size_t* lengths = storage_->lengths.data();
   return *std::max_element(lengths, lengths + config().batch);

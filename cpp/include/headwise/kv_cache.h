@@ -80,6 +80,10 @@ class KvCache {
   // no longer held give zeros.
   void Unpack(size_t b, size_t kv_head, size_t first, size_t count, float* key,
               float* value) const;
+  // The same where they are stored, D and Dv apart: with kFloat32 and without a
+  // window. Null otherwise.
+  const float* KeyRows(size_t b, size_t kv_head, size_t first) const;
+  const float* ValueRows(size_t b, size_t kv_head, size_t first) const;
   // The largest length of all entries.
   size_t max_length() const;
 

@@ -110,7 +110,21 @@ HWY_INLINE void AddValues(const AttentionArgs& args, const KeyChunk& chunk,
   const FloatTag d;
   const size_t lanes = hn::Lanes(d);
   const size_t stride = RoundUp(args.v_head_dim, 2 * lanes);
-  for (size_t col = 0; col < args.v_head_dim; col += 2 * lanes) {
+  size_t col = 0;
+  if constexpr (kRows == 1) {
+    for (; col + kRowPanels * 2 * lanes <= stride;
+         col += kRowPanels * 2 * lanes) {
+      RowProduct<1>(
+          d, args.scores + span.lo,
+          chunk.values + col * chunk.value_rows + span.lo * 2 * lanes,
+          2 * lanes * chunk.value_rows, span.hi - span.lo,
+          [&](size_t, size_t) HWY_ATTR { return hn::Zero(d); },
+          [&](size_t panel, size_t half, auto sum) HWY_ATTR {
+            MergeSum(d, state, 0, sum, sums + col + (2 * panel + half) * lanes);
+          });
+    }
+  }
+  for (; col < args.v_head_dim; col += 2 * lanes) {
     TileProduct<kRows, kChunk, 1>(
         d, args.scores + span.lo,
         chunk.values + col * chunk.value_rows + span.lo * 2 * lanes,

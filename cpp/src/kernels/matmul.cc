@@ -78,13 +78,35 @@ HWY_NOINLINE void MatMulPanel(const MatMulArgs& args, size_t k, size_t steps,
   }
 }
 
+// The one row there is, by kRowPanels whole panels.
+HWY_NOINLINE void MatMulRow(const MatMulArgs& args, size_t k, size_t steps,
+                            size_t col) {
+  const FloatTag d;
+  const size_t lanes = hn::Lanes(d);
+  const size_t width = 2 * lanes;
+  const float* start = k == 0 ? args.bias + col : args.c + col;
+  const auto at = [&](size_t panel, size_t half) {
+    return panel * width + half * lanes;
+  };
+  RowProduct<kTileRows>(
+      d, args.tiles + k * kTileRows, args.panels + col * args.depth + k * width,
+      width * args.depth, steps,
+      [&](size_t panel, size_t half)
+          HWY_ATTR { return hn::LoadU(d, start + at(panel, half)); },
+      [&](size_t panel, size_t half, auto sum)
+          HWY_ATTR { hn::StoreU(sum, d, args.c + col + at(panel, half)); });
+}
+
 void MatMul(const MatMulArgs& args) {
   const size_t width = 2 * hn::Lanes(FloatTag());
   for (size_t k = 0; k == 0 || k < args.depth; k += kDepthBlock) {
     const size_t steps = HWY_MIN(kDepthBlock, args.depth - k);
-    for (size_t col = 0; col < args.cols; col += width) {
-      MatMulPanel(args, k, steps, col);
+    size_t col = 0;
+    for (; args.rows == 1 && col + kRowPanels * width <= args.cols;
+         col += kRowPanels * width) {
+      MatMulRow(args, k, steps, col);
     }
+    for (; col < args.cols; col += width) MatMulPanel(args, k, steps, col);
   }
 }
 

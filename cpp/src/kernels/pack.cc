@@ -18,19 +18,39 @@ namespace HWY_NAMESPACE {
 
 size_t PanelWidth() { return 2 * hn::Lanes(FloatTag()); }
 
+// `rows` rows of `cols` elements, times `scale`, become columns of a block
+// [cols][width]; its other columns are zeros.
+HWY_INLINE void PackColumns(const float* HWY_RESTRICT source, size_t row_stride,
+                            size_t rows, size_t cols, float scale, size_t width,
+                            float* HWY_RESTRICT to) {
+  size_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    const float* HWY_RESTRICT from = source + r * row_stride;
+    size_t k = 0;
+    for (; k + 4 <= cols; k += 4) {
+      TransposeFour(from + k, row_stride, scale, to + k * width + r, width);
+    }
+    for (; k < cols; ++k) {
+      for (size_t i = 0; i < 4; ++i) {
+        to[k * width + r + i] = from[i * row_stride + k] * scale;
+      }
+    }
+  }
+  for (; r < rows; ++r) {
+    const float* HWY_RESTRICT from = source + r * row_stride;
+    for (size_t k = 0; k < cols; ++k) to[k * width + r] = from[k] * scale;
+  }
+  for (; r < width; ++r) {
+    for (size_t k = 0; k < cols; ++k) to[k * width + r] = 0.0f;
+  }
+}
+
 void PackTiles(const float* HWY_RESTRICT source, size_t row_stride, size_t rows,
                size_t cols, float scale, float* HWY_RESTRICT tiles) {
   for (size_t first = 0; first < rows; first += kTileRows) {
-    const size_t here = HWY_MIN(kTileRows, rows - first);
-    for (size_t r = 0; r < kTileRows; ++r) {
-      float* HWY_RESTRICT to = tiles + r;
-      if (r < here) {
-        const float* HWY_RESTRICT from = source + (first + r) * row_stride;
-        for (size_t k = 0; k < cols; ++k) to[k * kTileRows] = from[k] * scale;
-      } else {
-        for (size_t k = 0; k < cols; ++k) to[k * kTileRows] = 0.0f;
-      }
-    }
+    PackColumns(source + first * row_stride, row_stride,
+                HWY_MIN(kTileRows, rows - first), cols, scale, kTileRows,
+                tiles);
     tiles += cols * kTileRows;
   }
 }
@@ -39,16 +59,8 @@ void PackPanels(const float* HWY_RESTRICT source, size_t row_stride, size_t n,
                 size_t depth, float* HWY_RESTRICT panels) {
   const size_t width = PanelWidth();
   for (size_t first = 0; first < n; first += width) {
-    const size_t here = HWY_MIN(width, n - first);
-    for (size_t r = 0; r < width; ++r) {
-      float* HWY_RESTRICT to = panels + r;
-      if (r < here) {
-        const float* HWY_RESTRICT from = source + (first + r) * row_stride;
-        for (size_t k = 0; k < depth; ++k) to[k * width] = from[k];
-      } else {
-        for (size_t k = 0; k < depth; ++k) to[k * width] = 0.0f;
-      }
-    }
+    PackColumns(source + first * row_stride, row_stride,
+                HWY_MIN(width, n - first), depth, 1.0f, width, panels);
     panels += depth * width;
   }
 }

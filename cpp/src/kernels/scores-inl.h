@@ -360,7 +360,20 @@ HWY_INLINE void TileScores(const AttentionArgs& args, size_t row,
   const size_t lanes = hn::Lanes(d);
   const auto factor = hn::Set(d, args.score_factor);
   const float* tile = args.query_tiles + row * args.head_dim;
-  for (size_t j = span.panel_lo; j < span.panel_hi; j += 2 * lanes) {
+  size_t j = span.panel_lo;
+  if constexpr (kRows == 1) {
+    for (; j + kRowPanels * 2 * lanes <= span.panel_hi;
+         j += kRowPanels * 2 * lanes) {
+      RowProduct<kTileRows>(
+          d, tile, chunk.keys + j * args.head_dim, 2 * lanes * args.head_dim,
+          args.head_dim, [&](size_t, size_t) HWY_ATTR { return hn::Zero(d); },
+          [&](size_t panel, size_t half, auto sum) HWY_ATTR {
+            hn::StoreU(hn::Mul(sum, factor), d,
+                       scores + j + (2 * panel + half) * lanes);
+          });
+    }
+  }
+  for (; j < span.panel_hi; j += 2 * lanes) {
     TileProduct<kRows, 1, kTileRows>(
         d, tile, chunk.keys + j * args.head_dim, args.head_dim,
         [&](size_t, size_t) HWY_ATTR { return hn::Zero(d); },

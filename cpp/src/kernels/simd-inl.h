@@ -39,6 +39,27 @@ HWY_INLINE V MultiplyAdd(V a, V b, V c) {
 #endif
 }
 
+// Four elements of four rows, times `scale`, as four columns: element i of
+// every row at to + i * to_stride.
+HWY_INLINE void TransposeFour(const float* HWY_RESTRICT from, size_t row_stride,
+                              float scale, float* HWY_RESTRICT to,
+                              size_t to_stride) {
+  const hn::FixedTag<float, 4> d;
+  const auto factor = hn::Set(d, scale);
+  const auto r0 = hn::Mul(hn::LoadU(d, from), factor);
+  const auto r1 = hn::Mul(hn::LoadU(d, from + row_stride), factor);
+  const auto r2 = hn::Mul(hn::LoadU(d, from + 2 * row_stride), factor);
+  const auto r3 = hn::Mul(hn::LoadU(d, from + 3 * row_stride), factor);
+  const auto low01 = hn::InterleaveLower(d, r0, r1);
+  const auto low23 = hn::InterleaveLower(d, r2, r3);
+  const auto high01 = hn::InterleaveUpper(d, r0, r1);
+  const auto high23 = hn::InterleaveUpper(d, r2, r3);
+  hn::StoreU(hn::ConcatLowerLower(d, low23, low01), d, to);
+  hn::StoreU(hn::ConcatUpperUpper(d, low23, low01), d, to + to_stride);
+  hn::StoreU(hn::ConcatLowerLower(d, high23, high01), d, to + 2 * to_stride);
+  hn::StoreU(hn::ConcatUpperUpper(d, high23, high01), d, to + 3 * to_stride);
+}
+
 // exp(x) for x <= 0 (or NaN, which stays NaN), within 1.2e-7 relative; results
 // below the smallest normal float become 0. exp(0) is exactly 1.
 //

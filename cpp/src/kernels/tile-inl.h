@@ -70,6 +70,43 @@ HWY_INLINE void TileProduct(D d, const float* HWY_RESTRICT a,
   if constexpr (kRows > 3) finish(3, 0, c30), finish(3, 1, c31);
 }
 
+// The same for one row by kRowPanels panels of b, `panel_stride` apart, with
+// init(panel, half) and finish(panel, half, sum): a single row by one panel has
+// two sums, and would wait for each addition to end before the next.
+inline constexpr size_t kRowPanels = 4;
+template <size_t kStepStride, class D, class Init, class Finish>
+HWY_INLINE void RowProduct(D d, const float* HWY_RESTRICT a,
+                           const float* HWY_RESTRICT b, size_t panel_stride,
+                           size_t steps, const Init& init,
+                           const Finish& finish) {
+  static_assert(kRowPanels == 4, "the panels are written out");
+  using V = hn::Vec<D>;
+  const size_t lanes = hn::Lanes(d);
+  const float* HWY_RESTRICT b1 = b + panel_stride;
+  const float* HWY_RESTRICT b2 = b + 2 * panel_stride;
+  const float* HWY_RESTRICT b3 = b + 3 * panel_stride;
+  V c00 = init(0, 0), c01 = init(0, 1), c10 = init(1, 0), c11 = init(1, 1);
+  V c20 = init(2, 0), c21 = init(2, 1), c30 = init(3, 0), c31 = init(3, 1);
+  for (size_t s = 0; s < steps; ++s) {
+    const V a0 = hn::Set(d, a[0]);
+    c00 = MultiplyAdd(a0, hn::LoadU(d, b), c00);
+    c01 = MultiplyAdd(a0, hn::LoadU(d, b + lanes), c01);
+    c10 = MultiplyAdd(a0, hn::LoadU(d, b1), c10);
+    c11 = MultiplyAdd(a0, hn::LoadU(d, b1 + lanes), c11);
+    c20 = MultiplyAdd(a0, hn::LoadU(d, b2), c20);
+    c21 = MultiplyAdd(a0, hn::LoadU(d, b2 + lanes), c21);
+    c30 = MultiplyAdd(a0, hn::LoadU(d, b3), c30);
+    c31 = MultiplyAdd(a0, hn::LoadU(d, b3 + lanes), c31);
+    a += kStepStride;
+    b += 2 * lanes;
+    b1 += 2 * lanes;
+    b2 += 2 * lanes;
+    b3 += 2 * lanes;
+  }
+  finish(0, 0, c00), finish(0, 1, c01), finish(1, 0, c10), finish(1, 1, c11);
+  finish(2, 0, c20), finish(2, 1, c21), finish(3, 0, c30), finish(3, 1, c31);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kernels
 }  // namespace headwise
