@@ -58,13 +58,14 @@ struct ScoreTile {
 };
 // Changes a tile of scores in place. It may be called by several threads at
 // once, in any order, with tiles of any size, and more than once for the same
-// scores. Keys that masks hide are among them and stay hidden, whatever it
-// writes; -infinity hides.
+// scores. Keys that masks hide and queries beyond query_lengths are among them
+// and stay hidden, whatever it writes; -infinity hides.
 using ScoreMod = void (*)(void* context, const ScoreTile& tile);
 
 // All masks compose: a key is seen only if every one of them lets it. Query i
-// stands at position p = query_offsets[b] + i (0 + i without offsets), key j at
-// position j, both counted from the start of their sequence.
+// stands at position p = query_offsets[b] + i (0 + i without offsets; with
+// Causal::kEnd by its own offset), key j at position j, both counted from the
+// start of their sequence.
 //
 // Order: scale * q.k -> softcap -> score_mod -> + ALiBi and attn_bias -> masks
 // -> softmax with sink -> . V.

@@ -11,11 +11,13 @@ namespace headwise {
 namespace kernels {
 
 // Rows of a tile: the 4 of the 4 x 8 microkernel. Its 8 sums and their operands
-// fit the 15 vector registers V8 can use. GFLOP/s of bare tiles at depth 768 on
-// Zen 4 in Node 24, plain / relaxed SIMD: 4 x 8 47 / 51, 6 x 8 29 / 58 (it
-// spills where a product needs a register before it is added), 3 x 12 50 / 54,
-// 2 x 16 47 / 53, 8 x 4 33 / 49. Four rows also divide the query block, and 6 x
-// 8 halves in plain SIMD, the build that must run everywhere.
+// fit the 15 vector registers V8 can use, in every version. GFLOP/s of bare
+// tiles at depth 768 on Zen 4 in Node 24, plain / relaxed SIMD: 4 x 8 47 / 51,
+// 6 x 8 29 / 58 (it spills where a product needs a register before it is
+// added), 3 x 12 50 / 54, 2 x 16 47 / 53, 8 x 4 33 / 49. Of a whole layer at L
+// = 512, in shares of the peak, with 4, 5 and 6 rows: Node 24 relaxed 82, 84,
+// 88 %, plain 72, 74, 46 %; Node 22 relaxed 83, 54, 57 %: more rows gain little
+// in one engine and lose a third in another.
 inline constexpr size_t kTileRows = 4;
 // Keys of a chunk. Each chunk's maximum, sum and weighted sum are computed
 // from scratch and merged left to right, so the bits of a row do not depend on

@@ -343,7 +343,8 @@ HWY_NOINLINE void FinishScores(D d, const AttentionArgs& args, size_t row,
                          scores);
     }
     const ChunkMask* mask = MaskOf(args, chunk);
-    if (mask != nullptr && mask->sees == ChunkMask::Sees::kSome) {
+    if (mask != nullptr && mask->sees == ChunkMask::Sees::kSome &&
+        row < args.seeing_rows) {
       HideByBits(d, mask->bits[row], span, scores);
     }
   }
