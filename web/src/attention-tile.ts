@@ -6,7 +6,7 @@ import type { AttentionPlan } from './call-plan.js';
 import type { Core } from './core.js';
 import { describe, showShape } from './describe.js';
 import { rangeError, typeError } from './errors.js';
-import { type CallDefaults, type ForwardOptions, PLAIN, planOptions } from './forward-options.js';
+import { type CallDefaults, type ForwardOptions, PLAIN, SCORE_NAMES, planOptions } from './forward-options.js';
 import { lengthOf } from './packed-options.js';
 import { TILE_SLOTS, type TileSlot } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
@@ -20,28 +20,7 @@ export type TileKind = 'weights' | 'raw' | 'capped' | 'biased';
 export type Range = readonly [begin: number, end: number];
 
 /** Options of the call whose weights are looked at: what shapes scores, and what hides keys. */
-export interface ScoreOptions extends Pick<
-  ForwardOptions,
-  | 'attendMask'
-  | 'keyPaddingMask'
-  | 'attnBias'
-  | 'keyLengths'
-  | 'queryLengths'
-  | 'causal'
-  | 'prefixLengths'
-  | 'queryOffset'
-  | 'window'
-  | 'attentionChunk'
-  | 'blockMask'
-  | 'maskMod'
-  | 'scoreMod'
-  | 'cumulativeQueryLengths'
-  | 'cumulativeKeyLengths'
-  | 'softcap'
-  | 'alibi'
-  | 'sinks'
-  | 'scale'
-> {
+export interface ScoreOptions extends Pick<ForwardOptions, (typeof SCORE_NAMES)[number]> {
   /** What that call returned with returnLse. Left away, it is computed; with extra keys it must be given. */
   readonly lse?: Tensor | undefined;
   /** Of query and key. Default 'BHLD'. */
@@ -50,30 +29,9 @@ export interface ScoreOptions extends Pick<
   readonly runtime?: Runtime | undefined;
 }
 
-const FORWARD_NAMES = [
-  'attendMask',
-  'keyPaddingMask',
-  'attnBias',
-  'keyLengths',
-  'queryLengths',
-  'causal',
-  'prefixLengths',
-  'queryOffset',
-  'window',
-  'attentionChunk',
-  'blockMask',
-  'maskMod',
-  'scoreMod',
-  'cumulativeQueryLengths',
-  'cumulativeKeyLengths',
-  'softcap',
-  'alibi',
-  'sinks',
-  'scale',
-] as const satisfies readonly (keyof ScoreOptions)[];
-export const SCORE_OPTION_NAMES = [...FORWARD_NAMES, 'lse', 'layout', 'runtime'] as const;
+export const SCORE_OPTION_NAMES = [...SCORE_NAMES, 'lse', 'layout', 'runtime'] as const;
 // emptyRows is of weights only, so it is no option of what is said about heads as a whole.
-const PLAN_NAMES = [...FORWARD_NAMES, 'emptyRows'] as const;
+const PLAN_NAMES = [...SCORE_NAMES, 'emptyRows'] as const;
 /** Those of the attention call itself. */
 export const pickScoreOptions = (o: Partial<AttentionTileOptions>): ForwardOptions =>
   Object.fromEntries(PLAN_NAMES.map((name) => [name, o[name]]));

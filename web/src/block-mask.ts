@@ -10,8 +10,8 @@ import { type MaskMod, type MaskShape, emptyBits, evaluate, wordsOf } from './ma
 import type { RawBlockMask } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
 import { notAFunction } from './score-mod.js';
+import { type IntegerList, isIntegerList, readIntegerList } from './integer-list.js';
 import { MAX_SIZE, type MaskTensor, readMask } from './tensor.js';
-import { trueLength, typedArrayName } from './typed-arrays.js';
 
 export interface BlockMaskOptions {
   /** L: queries from firstQuery on. */
@@ -210,7 +210,7 @@ export class BlockMask {
 }
 
 /** One whole number for each token. */
-export type DocumentIds = readonly number[] | Int32Array;
+export type DocumentIds = IntegerList;
 
 function checkShape(call: string, o: Partial<BlockMaskOptions>): MaskShape {
   const length = (name: 'queryLength' | 'keyLength'): number => checkWhole(call, name, o[name], { least: 0 });
@@ -235,20 +235,14 @@ function checkBlockSize(call: string, value: unknown): readonly [number, number]
 }
 
 function readDocuments(call: string, value: unknown): Int32Array[] {
-  const isList = (item: unknown): item is DocumentIds => Array.isArray(item) || typedArrayName(item) === 'Int32Array';
-  if (!isList(value)) {
-    const wanted = 'an Array or Int32Array with a number for each token, or an Array of them';
-    throw typeError({ call, argument: 'documents', got: describe(value), wanted, wayOut: 'give [0, 0, 0, 1, 1]' });
-  }
-  const nested = Array.isArray(value) && value.length > 0 && isList(value[0]);
+  const all = 'an Array or Int32Array with a number for each token, or an Array of them';
+  readIntegerList(call, 'documents', value, all, 'give [0, 0, 0, 1, 1]');
+  const nested = Array.isArray(value) && value.length > 0 && isIntegerList(value[0]);
   const lists = nested ? (value as readonly unknown[]) : [value];
-  const copies = lists.map((list, b) => {
+  const copies = lists.map((item, b) => {
     const name = nested ? `documents[${b}]` : 'documents';
-    if (!isList(list)) {
-      const wanted = 'an Array or Int32Array, as the first';
-      throw typeError({ call, argument: name, got: describe(list), wanted, wayOut: 'give one list for each entry' });
-    }
-    const length = Array.isArray(list) ? list.length : trueLength(list as Int32Array);
+    const wanted = 'an Array or Int32Array, as the first';
+    const { list, length } = readIntegerList(call, name, item, wanted, 'give one list for each entry');
     const copy = new Int32Array(length);
     for (let i = 0; i < length; ++i) {
       copy[i] = checkWhole(call, `${name}[${i}]`, list[i], { least: -MAX_SIZE, most: MAX_SIZE });

@@ -127,7 +127,8 @@ export interface ResultShapes {
   readonly lseShape: readonly number[];
 }
 
-export const FORWARD_OPTION_NAMES = [
+/** What shapes scores, and what hides keys. */
+export const SCORE_NAMES = [
   'attendMask',
   'keyPaddingMask',
   'attnBias',
@@ -146,12 +147,16 @@ export const FORWARD_OPTION_NAMES = [
   'softcap',
   'alibi',
   'sinks',
+  'scale',
+] as const satisfies readonly (keyof ForwardOptions)[];
+
+export const FORWARD_OPTION_NAMES = [
+  ...SCORE_NAMES,
   'headMask',
   'needWeights',
   'needScores',
   'returnLse',
   'returnMax',
-  'scale',
   'emptyRows',
   'out',
 ] as const satisfies readonly (keyof ForwardOptions)[];

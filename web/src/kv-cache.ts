@@ -1,15 +1,16 @@
 // Keys and values of the tokens so far: ownership, checks and copies. The storage is the core's.
 import { checkChoice, checkOptions, checkWhole } from './arguments.js';
 import type { Core } from './core.js';
-import { describe, describeForeign, showShape } from './describe.js';
+import { describeForeign, showShape } from './describe.js';
 import { DISPOSE } from './dispose.js';
 import { rangeError, typeError } from './errors.js';
 import { Handle, checkConstruction } from './handle.js';
+import { readIntegerList } from './integer-list.js';
 import { type CacheFileAccess, restoreCache, saveCache } from './kv-cache-file.js';
 import { ATTENTION, ATTENTION_SLOTS, CACHE_SLOTS, type CacheSlot, type RawKvCache } from './raw.js';
 import { type Runtime, coreFor } from './runtime.js';
 import { type Tensor, readTensor } from './tensor.js';
-import { checkedView, trueLength, typedArrayName } from './typed-arrays.js';
+import { checkedView } from './typed-arrays.js';
 
 /** How keys and values are stored. int8: one scale for each row, the largest |x| / 127. */
 export type CacheDType = 'f32' | 'f16' | 'bf16' | 'int8';
@@ -470,18 +471,8 @@ export class KvCache {
 
   #perEntry(call: string, argument: string, value: unknown, most: number): Int32Array {
     const { batch } = this.config;
-    const isArray = Array.isArray(value);
-    if (!isArray && typedArrayName(value) !== 'Int32Array') {
-      throw typeError({
-        call,
-        argument,
-        got: describe(value),
-        wanted: 'an Array or Int32Array with one number for each entry',
-        wayOut: 'use Int32Array.from(values)',
-      });
-    }
-    const list = value as readonly unknown[];
-    const length = isArray ? list.length : trueLength(value as Int32Array);
+    const wanted = 'an Array or Int32Array with one number for each entry';
+    const { list, length } = readIntegerList(call, argument, value, wanted);
     if (length !== batch) {
       throw rangeError(
         {

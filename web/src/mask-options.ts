@@ -1,9 +1,9 @@
 // Masks and lengths: whether their shapes fit the call, and how they repeat over it.
 import { checkWhole } from './arguments.js';
-import { describe, showShape } from './describe.js';
-import { rangeError, typeError } from './errors.js';
+import { showShape } from './describe.js';
+import { rangeError } from './errors.js';
+import { readIntegerList } from './integer-list.js';
 import { type MaskInput, MAX_SIZE, readBias, readMask } from './tensor.js';
-import { trueLength, typedArrayName } from './typed-arrays.js';
 
 /** What masks are compared with. */
 export interface AttentionSizes {
@@ -109,18 +109,8 @@ export function checkPerBatch(
     if (batch === 0) checkWhole(call, argument, value, { least: -MAX_SIZE });
     return copy;
   }
-  const isArray = Array.isArray(value);
-  if (!isArray && typedArrayName(value) !== 'Int32Array') {
-    throw typeError({
-      call,
-      argument,
-      got: describe(value),
-      wanted: 'a whole number, or an Array or Int32Array with one for each batch entry',
-      wayOut: 'use Int32Array.from(values)',
-    });
-  }
-  const list = value as readonly unknown[] | Int32Array;
-  const length = isArray ? list.length : trueLength(list as Int32Array);
+  const wanted = 'a whole number, or an Array or Int32Array with one for each batch entry';
+  const { list, length } = readIntegerList(call, argument, value, wanted);
   if (length !== batch) {
     throw rangeError(
       {

@@ -1,9 +1,8 @@
 // Sequences of different lengths, one behind the other in one entry.
 import { checkWhole } from './arguments.js';
-import { describe } from './describe.js';
 import { rangeError, typeError } from './errors.js';
+import { readIntegerList } from './integer-list.js';
 import type { AttentionSizes } from './mask-options.js';
-import { trueLength, typedArrayName } from './typed-arrays.js';
 
 /** [n + 1] each, from 0 to L and S. */
 export interface Packed {
@@ -66,18 +65,8 @@ export function planPacked(
 }
 
 function checkCumulative(call: string, argument: string, value: unknown, total: number, of: string): Int32Array {
-  const isArray = Array.isArray(value);
-  if (!isArray && typedArrayName(value) !== 'Int32Array') {
-    throw typeError({
-      call,
-      argument,
-      got: describe(value),
-      wanted: 'an Array or Int32Array: 0, the end of the first sequence, and so on',
-      wayOut: 'use Int32Array.from(values)',
-    });
-  }
-  const list = value as readonly unknown[] | Int32Array;
-  const length = isArray ? list.length : trueLength(list as Int32Array);
+  const form = 'an Array or Int32Array: 0, the end of the first sequence, and so on';
+  const { list, length } = readIntegerList(call, argument, value, form);
   const wrong = (element: string, got: string, wanted: string): Error =>
     rangeError({
       call,

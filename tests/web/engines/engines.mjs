@@ -46,6 +46,18 @@ async function resultOf(evaluate) {
 
 const address = (url, job) => `${url}tests/web/engines/page/index.html?${job}`;
 
+/** A browser that opens pages, whichever library drives it. */
+const pagesOf = (browser) => ({
+  async run(job, url) {
+    const page = await browser.newPage();
+    await page.goto(address(url, job));
+    const result = await resultOf((expression) => page.evaluate(expression));
+    await page.close();
+    return result;
+  },
+  close: () => browser.close(),
+});
+
 const chromium = {
   name: 'Chromium',
   isPage: true,
@@ -53,16 +65,7 @@ const chromium = {
   absent: () => undefined,
   async open() {
     const browser = await launchChromium();
-    return {
-      async run(job, url) {
-        const page = await browser.newPage();
-        await page.goto(address(url, job));
-        const result = await resultOf((expression) => page.evaluate(expression));
-        await page.close();
-        return result;
-      },
-      close: () => browser.close(),
-    };
+    return pagesOf(browser);
   },
 };
 
@@ -73,16 +76,7 @@ const firefox = {
   async open() {
     const executablePath = await ensureFirefox();
     const browser = await puppeteer.launch({ browser: 'firefox', executablePath, headless: true });
-    return {
-      async run(job, url) {
-        const page = await browser.newPage();
-        await page.goto(address(url, job));
-        const result = await resultOf((expression) => page.evaluate(expression));
-        await page.close();
-        return result;
-      },
-      close: () => browser.close(),
-    };
+    return pagesOf(browser);
   },
 };
 
